@@ -1,0 +1,79 @@
+"""The command line: one small file a verb, imported when that verb runs, so that --help answers at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import qkv
+from qkv.errors import UserError, nearest
+
+VERBS = {
+    "demo": "Train a Transformer on real pairs in minutes and write a report page.",
+    "train": "Train a model: on a data set of the catalogue, with any setting changed.",
+    "predict": "Use a trained run on texts given here, in a file, or on standard input.",
+    "shapes": "Print the input and output shapes of every step of a model.",
+    "models": "List the architectures and their settings.",
+    "data": "List, fetch and describe data sets.",
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands live in `qkv.cli.NAME` as `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            raise UserError(f"unknown command {cmd_name!r}.{nearest(cmd_name, VERBS)} Commands: {', '.join(VERBS)}")
+        return import_module(f"qkv.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(qkv.__version__, prog_name="qkv")
+def cli() -> None:
+    """qkv: train attention models, look inside them, and check that they are right.
+
+    Begin with `qkv demo`. Every command takes --help and --json.
+    """
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs a command; exits with 0, with 2 for the user's mistake, with 130 when interrupted."""
+    arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            reconfigure(errors="backslashreplace")  # a console that lacks a sign must not end the work
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    logging.getLogger("qkv").setLevel(logging.INFO)
+    try:
+        code = cli.main(args=arguments, prog_name="qkv", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except UserError as error:
+        _fail(str(error), arguments)
+    except click.ClickException as error:
+        _fail(error.format_message(), arguments)
+    except (KeyboardInterrupt, click.Abort) as stop:
+        click.echo(str(stop) or "stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stdout = None  # the reader has left: nothing more to say, and nothing to say it to
+        sys.exit(0)
+
+
+def _fail(message: str, arguments: list[str]) -> None:
+    click.echo(f"error: {message}", err=True)
+    if "--json" in arguments:
+        click.echo(json.dumps({"error": message}, ensure_ascii=False))
+    sys.exit(2)

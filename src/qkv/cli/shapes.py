@@ -1,0 +1,54 @@
+"""`qkv shapes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from qkv.cli.options import PASS_SETTINGS, json_option, print_json, settings_from
+
+
+@click.command(context_settings=PASS_SETTINGS)
+@click.argument("model", default="encoder_decoder")
+@click.option("--text", default="attention", show_default=True, help="What the model reads.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, model: str, text: str, as_json: bool) -> None:
+    """Print each module's input and output shapes for one batch, and q, k, v, scores, weights, heads inside attention.
+
+    MODEL is a run folder, or the name of an architecture (`qkv models`), which is built untrained; its settings go by
+    name, as in: qkv shapes encoder_decoder --d_model 64 --n_heads 8
+    """
+    from rich.console import Console
+
+    from qkv.inspection.shapes import table, trace
+
+    if (Path(model) / "config.toml").is_file() or Path(model).exists():
+        from qkv.experiments.run_report import steps_of
+        from qkv.run.run import load
+
+        rows = steps_of(load(model, "cpu"), text)
+    else:
+        network, inputs = _untrained(model, text, settings_from(ctx.args))
+        rows = trace(network, inputs)
+    if as_json:
+        print_json({"model": model, "steps": [row.as_dict() for row in rows]})
+    else:
+        Console(width=None if Console().is_terminal else 160).print(table(rows))
+
+
+def _untrained(name: str, text: str, settings: dict[str, object]):
+    import torch
+
+    from qkv.errors import UserError
+    from qkv.run.run import build_model
+
+    if not text:
+        raise UserError("--text is empty: there is nothing to read")
+    torch.manual_seed(0)
+    plain = {key.removeprefix("model."): value for key, value in settings.items()}
+    network = build_model({"name": name, **plain}, {"n_source": 32, "n_target": 43})
+    source = torch.randint(4, 32, (1, len(text) + 1))
+    target = torch.randint(4, 43, (1, len(text)))
+    return network.eval(), {"source": source, "source_mask": torch.ones_like(source).bool(), "target": target}

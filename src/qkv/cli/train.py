@@ -1,0 +1,59 @@
+"""`qkv train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qkv.cli.options import PASS_SETTINGS, device_option, download_bar, json_option, print_json, settings_from
+
+
+@click.command(context_settings=PASS_SETTINGS)
+@click.option("--data", metavar="NAME", help="A data set of the catalogue (`qkv data list`).  [default: cmudict]")
+@click.option("--model", metavar="NAME", help="An architecture (`qkv models`).  [default: encoder_decoder]")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run folder.  [default: runs/DATA-MODEL]")
+@click.option("--config", metavar="FILE", help="A TOML file with tables [data], [model], [task], [training].")
+@click.option("--minutes", type=float, help="Training time, turned into steps at this machine's measured speed.")
+@click.option("--steps", type=int, help="Optimiser steps, instead of minutes.")
+@device_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    data: str | None,
+    model: str | None,
+    out: Path | None,
+    config: str | None,
+    minutes: float | None,
+    steps: int | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Train a model and write a run folder: config, weights, vocabularies, metrics, and a report page.
+
+    Any setting is changed by name: --model.d_model 128 --training.lr 2e-3 --task.beam 3, or without the table where
+    only one has it: --d_model 128 --lr 2e-3 (`qkv models` lists them).
+
+    The same command again goes on with an unfinished run (after Ctrl-C too) and leaves a finished one as it is.
+
+    \b
+    qkv train --minutes 5 --out runs/mine
+    qkv train --config recipes/cmudict.toml --out runs/cmudict
+    """
+    from qkv.experiments.run_report import report_run
+    from qkv.training.train import train
+
+    settings: dict[str, Any] = settings_from(ctx.args)
+    given = {"minutes": minutes, "steps": steps}
+    settings.update({name: value for name, value in given.items() if value is not None})
+    with download_bar() as progress:
+        run = train(data, model, out=out, config=config, device=device, progress=progress, **settings)
+    page = report_run(run)
+    if as_json:
+        print_json({"run": str(run.folder), "report": str(page), **run.metrics()})
+        return
+    figures = ", ".join(f"{name.upper()} {value:.2f} %" for name, value in run.metrics().items())
+    click.echo(f"test: {figures}\nrun:    {run.folder}\nreport: {page}")
+    click.echo(f'next:   qkv predict {run.folder} "transformer" "attention"')

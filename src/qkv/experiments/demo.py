@@ -1,0 +1,182 @@
+"""The main job: from nothing to a trained, scored and inspected Transformer in a few minutes."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from qkv.data import catalogue
+from qkv.data.pairs import Pairs
+from qkv.experiments.baselines import LetterContext
+from qkv.experiments.report import Example, NextStep
+from qkv.experiments.run_report import report_run
+from qkv.inspection import figures, shapes
+from qkv.inspection.record import record
+from qkv.run.config import read_toml
+from qkv.run.folder import make_folder
+from qkv.run.run import Run, build_model
+from qkv.tasks.metrics import error_rates
+from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
+from qkv.training.events import Event, Listener, Progress
+from qkv.training.train import train
+
+CONFIG = resources.files("qkv.experiments") / "demo.toml"
+CURVE = resources.files("qkv.experiments") / "demo_curve.json"
+FIRST_WORD = "attention"
+NEW_WORDS = (
+    "transformerly", "softmaxed", "tokenizable", "attentionless", "backpropped", "quasineural", "zorbifying",
+    "hyperloom", "phlogistonic", "cryptowhale", "unlearnability", "wordpiecer", "embeddingless", "neuroflex",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What `run_demo` did: the run, its page, its metrics and the baseline's, and how new words are pronounced."""
+
+    run: Run
+    report: Path
+    baseline: dict[str, float]
+    new_words: list[Prediction]
+
+
+def run_demo(
+    out: Path,
+    minutes: float | None = None,
+    device: str = "auto",
+    console: Console | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Demo:
+    """Fetches the data, shows an untrained model, trains it, scores it beside a baseline and writes the report.
+
+    `minutes` of training (the config's own by default). The same call again goes on with an unfinished run. Raises
+    UserError as `train` does.
+    """
+    console = console or Console(stderr=True)
+    with resources.as_file(CONFIG) as path:
+        config = read_toml(path)
+    if minutes is not None:
+        config["training"]["minutes"] = minutes
+    path = catalogue.get("cmudict", progress)
+    pairs = catalogue.entry("cmudict").load(path)
+    make_folder(out.parent)
+    first_look(pairs, config, out.parent / f"{out.name}-first-look.png", console)
+    console.print("\nA baseline first: the pronunciation of each letter in the longest context that training knows.")
+    baseline, seconds = _baseline(pairs)
+    console.print(f"WER {baseline['wer']:.1f} %, PER {baseline['per']:.1f} % on test, after {seconds:.0f} s\n")
+    settings = {key: value for key, value in config.items() if key != "qkv"}
+    run = train(out=out, device=device, listeners=[_Expectation(console), _Bar()], **_flat(settings))
+    known = {example.text for split in pairs.splits.values() for example in split}
+    new_words = run.predict([word for word in NEW_WORDS if word not in known][:10])
+    unseen = [Example(p.text, p.output, score=p.score) for p in new_words]
+    page = report_run(
+        run, pairs.test, baseline=baseline, baseline_name=LetterContext.name, unseen=unseen,
+        next_steps=next_steps(run.folder),
+    )
+    return Demo(run, page, baseline, new_words)
+
+
+def next_steps(folder: Path) -> list[NextStep]:
+    """What a newcomer may try after the demo."""
+    return [
+        NextStep("Pronounce your own words", f"qkv predict {folder} yourword another --nbest 3 --beam 5 --scores"),
+        NextStep("See every shape on the way", f"qkv shapes {folder}"),
+        NextStep("Change the model: rotary positions", "qkv train --minutes 3 --positions rotary --out runs/rotary"),
+        NextStep("Change it more: no positions at all", "qkv train --minutes 3 --positions none --out runs/nopos"),
+        NextStep("Train the full recipe", "qkv train --config recipes/cmudict.toml --out runs/cmudict"),
+    ]
+
+
+def first_look(pairs: Pairs, config: dict[str, Any], picture: Path, console: Console) -> None:
+    """Before any training: the shapes of every step for one word, and a picture of one head."""
+    task = Seq2Seq.of(Seq2SeqConfig(), pairs)
+    torch.manual_seed(config["training"].get("seed", 0))
+    model = build_model(config["model"], task.sizes).eval()
+    example = next(e for split in pairs.splits.values() for e in split if e.text == FIRST_WORD)
+    item = (task.source.encode(example.source), task.target.encode(example.targets[0]))
+    inputs = task.collate([item]).inputs
+    console.print(f"\nEvery step of an untrained Transformer reading '{FIRST_WORD}', with its shapes:\n")
+    console.print(shapes.table(shapes.trace(model, inputs)))
+    with torch.no_grad(), record(model) as seen:
+        model(**inputs)
+    letters = [*example.source, "eos"]
+    axes = figures.heatmap(
+        seen[0].weights[0, 0], letters, letters, title=f"{seen[0].path}, head 0, before training"
+    )
+    axes.figure.savefig(picture, dpi=150)
+    console.print(f"\nIts first head, before training: {picture}")
+
+
+def expected_wer(tokens: float) -> float | None:
+    """Test WER in percent that the demo's model reached after `tokens` tokens, between measured points.
+
+    Straight lines in log(tokens); None outside what was measured.
+    """
+    points: list[list[float]] = sorted(json.loads(CURVE.read_text(encoding="utf-8"))["points"])
+    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        if x0 <= tokens <= x1:
+            share = (math.log(tokens) - math.log(x0)) / (math.log(x1) - math.log(x0))
+            return y0 + share * (y1 - y0)
+    return None
+
+
+class _Expectation:
+    """Says before training what this machine's speed will lead to."""
+
+    def __init__(self, console: Console):
+        self._console = console
+
+    def on(self, event: Event) -> None:
+        if event["event"] != "start":
+            return
+        tokens = event["expected_tokens"]
+        wer = expected_wer(tokens)
+        reach = f"about {wer:.0f} % WER on test" if wer is not None else "a WER outside what was measured before"
+        self._console.print(f"At this machine's speed: {event['steps']:,} steps, {tokens:,} tokens, {reach}.\n")
+
+    def flush(self) -> None:
+        pass
+
+
+class _Bar:
+    """The usual progress, made when the number of steps is known."""
+
+    def __init__(self):
+        self._inner: Listener | None = None
+
+    def on(self, event: Event) -> None:
+        if self._inner is None:
+            self._inner = Progress(event["steps"])
+        self._inner.on(event)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if isinstance(self._inner, Progress):
+            self._inner.close()
+
+
+def _baseline(pairs: Pairs) -> tuple[dict[str, float], float]:
+    started = time.perf_counter()
+    model = LetterContext.fit(pairs.train)
+    outputs = [model.predict(example.source) for example in pairs.test]
+    return error_rates(outputs, [e.targets for e in pairs.test]), time.perf_counter() - started
+
+
+def _flat(config: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Tables as the keyword arguments of `train`."""
+    named = {table: {k: v for k, v in values.items() if k != "name"} for table, values in config.items()}
+    return {"data": config["data"]["name"], "model": config["model"]["name"], **_dotted(named)}
+
+
+def _dotted(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {f"{table}.{key}": value for table, values in tables.items() for key, value in values.items()}

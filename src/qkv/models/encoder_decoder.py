@@ -1,0 +1,148 @@
+"""The full Transformer: an encoder reads the source, a decoder writes the target (Vaswani et al. 2017).
+
+Letters: B batch, Ts source time, Tt target time, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from qkv.models.heads import NextToken
+from qkv.models.transformer import DecoderState, TransformerDecoder, TransformerEncoder
+from qkv.nn.attention import MultiHeadAttention, check_heads
+from qkv.nn.blocks import NORMS, DecoderBlock, EncoderBlock, Residual, feed_forward, residual
+from qkv.nn.positions import ALiBi, Embedding, Learned, Positions, Rotary, Sinusoidal
+
+
+@dataclass(frozen=True)
+class EncoderDecoderConfig:
+    """The full Transformer. Sizes are the paper's names.
+
+    n_layers          encoder blocks; also decoder blocks unless n_decoder_layers says otherwise
+    pre_norm          norm before each branch and at the end of each stack; false: the paper's post-norm
+    positions         sinusoidal, learned (up to max_len), rotary, alibi or none
+    tied              none; output: target embedding and output matrix are one; all: the source embedding too
+    n_kv_heads        heads of keys and values; 0: as many as n_heads
+    """
+
+    d_model: int = 256
+    n_heads: int = 4
+    d_ff: int = 1024
+    n_layers: int = 3
+    n_decoder_layers: int = 0
+    dropout: float = 0.1
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    norm: Literal["layer", "rms"] = "layer"
+    pre_norm: bool = True
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
+    tied: Literal["none", "output", "all"] = "output"
+    n_kv_heads: int = 0
+
+
+LEARNED_MAX_LEN = 512
+
+
+class EncoderDecoder(nn.Module):
+    """Any encoder body and any decoder body, with a head over the target vocabulary."""
+
+    def __init__(self, encoder: TransformerEncoder, decoder: TransformerDecoder, head: NextToken):
+        super().__init__()
+        self.encoder, self.decoder, self.head = encoder, decoder, head
+
+    def forward(
+        self,
+        source: Int[Tensor, "B Ts"],
+        target: Int[Tensor, "B Tt"],
+        source_mask: Bool[Tensor, "B Ts"] | None = None,
+        target_mask: Bool[Tensor, "B Tt"] | None = None,
+    ) -> Float[Tensor, "B Tt V"]:
+        """Logits of the symbol after each target position, the target being shifted right (it starts with bos).
+
+        Masks are True on real tokens. `target_mask` is needed for padding on the left only.
+        """
+        memory = self.encoder(source, source_mask)
+        return self.head(self.decoder(target, memory, source_mask, target_mask))
+
+    def prefill(self, inputs: dict[str, Tensor]) -> tuple[Float[Tensor, "B V"], DecoderState]:
+        """Reads the source and the prompt: (logits of the next symbol, state).
+
+        `inputs` has "source" (B, Ts), "target" (B, Tp), the prompt, which starts with bos, and optionally
+        "source_mask" and "target_mask" (prompts of different lengths are padded on the left).
+
+        Raises ValueError for prompts that end in padding: the next symbol would follow a pad.
+        """
+        source_mask, target_mask = inputs.get("source_mask"), inputs.get("target_mask")
+        if target_mask is not None and not bool(target_mask[:, -1].all()):
+            raise ValueError("target_mask marks padding at the end of a prompt: pad prompts on the left")
+        state = self.decoder.start(self.encoder(inputs["source"], source_mask), source_mask)
+        states, state = self.decoder.step(inputs["target"], state, target_mask)
+        return self.head(states[:, -1:])[:, 0], state  # (B, V)
+
+    def step(self, tokens: Int[Tensor, " B"], state: DecoderState) -> tuple[Float[Tensor, "B V"], DecoderState]:
+        """One symbol more for each row: (logits of the symbol after it, state)."""
+        states, state = self.decoder.step(tokens[:, None], state)
+        return self.head(states)[:, 0], state  # (B, V)
+
+
+def build(config: EncoderDecoderConfig, n_source: int, n_target: int) -> EncoderDecoder:
+    """The model for vocabularies of `n_source` and `n_target` symbols.
+
+    Raises ValueError for sizes that do not go together, naming them.
+    """
+    check_heads(config.d_model, config.n_heads)
+
+    def residuals() -> Residual:
+        return residual(config.d_model, config.dropout, config.norm, config.pre_norm)
+
+    def attention() -> MultiHeadAttention:
+        return MultiHeadAttention(
+            config.d_model, config.n_heads, n_kv_heads=config.n_kv_heads or None, dropout=config.dropout
+        )
+
+    def branch() -> nn.Module:
+        return feed_forward(config.d_model, config.d_ff, config.activation, config.dropout)
+
+    def embedding(n_tokens: int) -> Embedding:
+        return Embedding(n_tokens, config.d_model, make_positions(config), config.dropout)
+
+    def last_norm() -> nn.Module | None:
+        return NORMS[config.norm](config.d_model) if config.pre_norm else None
+
+    source, target = embedding(n_source), embedding(n_target)
+    if config.tied == "all":
+        if n_source != n_target:
+            raise ValueError(
+                f"tied = 'all' needs one vocabulary for both sides, here source has {n_source} symbols and target "
+                f"{n_target}: use tied = 'output'"
+            )
+        source.tokens = target.tokens
+    encoder = [EncoderBlock(attention(), branch(), residuals) for _ in range(config.n_layers)]
+    decoder = [
+        DecoderBlock(attention(), attention(), branch(), residuals)
+        for _ in range(config.n_decoder_layers or config.n_layers)
+    ]
+    head = NextToken(config.d_model, n_target, tied=None if config.tied == "none" else target.tokens)
+    return EncoderDecoder(
+        TransformerEncoder(source, encoder, last_norm()), TransformerDecoder(target, decoder, last_norm()), head
+    )
+
+
+def make_positions(config: EncoderDecoderConfig) -> Positions:
+    """The positions that the config names."""
+    if config.positions == "rotary" and (config.d_model // config.n_heads) % 2:
+        raise ValueError(
+            f"rotary positions need an even head width, d_model {config.d_model} / n_heads {config.n_heads} gives "
+            f"{config.d_model // config.n_heads}"
+        )
+    makers = {
+        "sinusoidal": lambda: Sinusoidal(config.d_model),
+        "learned": lambda: Learned(config.d_model, LEARNED_MAX_LEN),
+        "rotary": Rotary,
+        "alibi": lambda: ALiBi(config.n_heads),
+        "none": Positions,
+    }
+    return makers[config.positions]()

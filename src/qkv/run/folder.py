@@ -1,0 +1,127 @@
+"""The run folder: what training writes and the other verbs read.
+
+config.toml, model.safetensors (best so far), tokenizer.json, target_tokenizer.json, metrics.jsonl, report/. Every file
+is written whole under another name and then moved into place, so that a crash leaves the old one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import tomli_w
+from torch import nn
+
+from qkv.errors import UserError
+from qkv.run.config import read_toml
+
+CONFIG, WEIGHTS, METRICS = "config.toml", "model.safetensors", "metrics.jsonl"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to; moved onto `path` when the block ends well, removed when not.
+
+    Raises UserError naming the path when the disk is full, read-only or otherwise refuses.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}. What was there before is intact") from error
+    finally:
+        try:
+            part.unlink(missing_ok=True)
+        except OSError:
+            pass
+
+
+def make_folder(folder: Path) -> None:
+    """Creates the folder and checks that it can be written, before any work is done. UserError when not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}.part"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror or error}. Choose another place with --out"
+        ) from None
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    with replacing(folder / CONFIG) as part:
+        part.write_text(tomli_w.dumps(dict(config)), encoding="utf-8", newline="\n")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The run's config. Raises UserError saying what a run folder is when `folder` is none."""
+    if not (folder / CONFIG).is_file():
+        missing = "does not exist" if not folder.exists() else f"has no {CONFIG}"
+        raise UserError(f"{folder} is not a run folder: it {missing}. `qkv train ... --out {folder}` makes one")
+    return read_toml(folder / CONFIG)
+
+
+def write_weights(folder: Path, model: nn.Module) -> None:
+    """Writes model.safetensors; tensors that are one in the model are written once."""
+    with replacing(folder / WEIGHTS) as part:
+        _guard_os(lambda: safetensors.torch.save_model(model, str(part)))
+
+
+def read_weights(folder: Path, model: nn.Module) -> None:
+    """Loads model.safetensors into `model`. Raises UserError when it is missing, damaged or of another model."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise UserError(f"{folder} has no {WEIGHTS}: the run was stopped before its first evaluation, or damaged")
+    try:
+        safetensors.torch.load_model(model, str(path))
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path} is damaged ({error}): train again, or copy the file again") from None
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit the model of {folder / CONFIG}: {error}") from None
+
+
+def append_events(folder: Path, events: list[dict[str, Any]]) -> None:
+    """Adds lines to metrics.jsonl."""
+    text = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
+    try:
+        with (folder / METRICS).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise UserError(f"cannot write {folder / METRICS}: {error.strerror or error}") from None
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl; a last line cut by a crash is left out."""
+    path = folder / METRICS
+    if not path.is_file():
+        return []
+    events: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return events
+
+
+def keep_events(folder: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+    """Rewrites metrics.jsonl with the events for which `keep` is true."""
+    kept = [event for event in read_events(folder) if keep(event)]
+    with replacing(folder / METRICS) as part:
+        part.write_text("".join(json.dumps(e, ensure_ascii=False) + "\n" for e in kept), encoding="utf-8", newline="\n")
+
+
+def _guard_os(write: Callable[[], None]) -> None:
+    # safetensors reports a full disk as its own error; for `replacing` it is an OSError like any other.
+    try:
+        write()
+    except safetensors.SafetensorError as error:
+        raise OSError(str(error)) from error

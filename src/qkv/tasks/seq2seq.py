@@ -1,0 +1,196 @@
+"""Sequence to sequence: one source, one or several right targets (Sutskever et al. 2014).
+
+Letters: B batch, Ts source time, Tt target time, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.data.batches import length_batches, pad
+from qkv.data.pairs import Example, Pairs
+from qkv.data.symbols import BOS, EOS, PAD, Symbols
+from qkv.errors import UserError
+from qkv.generation.beam import beam as beam_search
+from qkv.generation.greedy import greedy
+from qkv.generation.protocol import Decodes, Hypothesis
+from qkv.tasks.batch import Batch
+from qkv.tasks.metrics import error_rates
+
+Item = tuple[list[int], list[int]]
+"""Source and target ids of one training pair, without control symbols."""
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    """How the task is trained and decoded.
+
+    label_smoothing  share of the target's probability spread over the vocabulary (Szegedy et al. 2016, section 7)
+    beam             hypotheses kept while decoding; 1 is greedy
+    length_penalty   hypotheses rank by log-probability / length ** this (Wu et al. 2016 use another form)
+    max_length       longest output in symbols; 0: twice the longest training target
+    """
+
+    label_smoothing: float = 0.1
+    beam: int = 5
+    length_penalty: float = 1.0
+    max_length: int = 0
+
+    def __post_init__(self):
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        if self.beam < 1 or self.max_length < 0:
+            raise ValueError(f"beam must be >= 1 and max_length >= 0, got {self.beam} and {self.max_length}")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One answer: `output` symbols for `text`, `score` it was ranked by, symbols of `text` unseen in training.
+
+    `finished` is False when the output reached the length limit before it ended. `n_best` holds all answers asked
+    for, best first, as (symbols, score); the first one is `output`.
+    """
+
+    text: str
+    output: str
+    score: float
+    finished: bool
+    unknown: list[str] = field(default_factory=list)
+    n_best: list[tuple[str, float]] = field(default_factory=list)
+
+
+class Seq2Seq:
+    """Collates, scores and decodes pairs. Knows bos, eos and the shift; knows no model."""
+
+    name = "seq2seq"
+    head = "next_token"
+    metric = "per"
+    """What the best checkpoint is chosen by; lower is better."""
+
+    def __init__(self, config: Seq2SeqConfig, source: Symbols, target: Symbols):
+        if config.max_length < 1:
+            raise ValueError("a task needs its max_length: make it with `Seq2Seq.of`")
+        self.config, self.source, self.target = config, source, target
+
+    @classmethod
+    def of(cls, config: Seq2SeqConfig, pairs: Pairs) -> Seq2Seq:
+        """The task with the vocabularies of the training split, and its length limit where the config has none."""
+        source = Symbols.learn((e.source for e in pairs.train), split=pairs.source_symbols)
+        target = Symbols.learn((t for e in pairs.train for t in e.targets), split=pairs.target_symbols)
+        limit = config.max_length or 2 * max(len(t) for e in pairs.train for t in e.targets)
+        return cls(Seq2SeqConfig(**{**vars(config), "max_length": limit}), source, target)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Vocabulary sizes, as the architectures' builders name them."""
+        return {"n_source": len(self.source), "n_target": len(self.target)}
+
+    def items(self, examples: Sequence[Example]) -> list[Item]:
+        """One training pair for every target of every example."""
+        return [(self.source.encode(e.source), self.target.encode(t)) for e in examples for t in e.targets]
+
+    def lengths(self, items: Sequence[Item]) -> list[tuple[int, int]]:
+        """Tokens of source and target, with eos and bos."""
+        return [(len(source) + 1, len(target) + 1) for source, target in items]
+
+    def collate(self, items: Sequence[Item]) -> Batch:
+        """Source with eos; target shifted right behind bos as input, and followed by eos as what to say."""
+        source, source_mask = pad([[*s, EOS] for s, _ in items], PAD)  # (B, Ts)
+        shifted, _ = pad([[BOS, *t] for _, t in items], PAD)  # (B, Tt)
+        targets, target_mask = pad([[*t, EOS] for _, t in items], PAD)  # (B, Tt)
+        n_targets = int(target_mask.sum())
+        inputs = {"source": source, "source_mask": source_mask, "target": shifted}
+        return Batch(inputs, targets, n_targets, n_targets + int(source_mask.sum()))
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy with label smoothing, summed over the real targets. logits (B, Tt, V)."""
+        flat = logits.flatten(0, 1).float()  # (B * Tt, V)
+        return F.cross_entropy(
+            flat, batch.targets.flatten(), ignore_index=PAD, reduction="sum",
+            label_smoothing=self.config.label_smoothing,
+        )
+
+    def decode(
+        self,
+        model: Decodes[Any],
+        sources: Sequence[Sequence[int]],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        batch_tokens: int = 4096,
+        advance: Callable[[int], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, in the given order; sources of like length share a batch.
+
+        `advance(n)` is called after each batch with the number of sources done.
+        """
+        beam = self.config.beam if beam is None else beam
+        alpha = self.config.length_penalty if length_penalty is None else length_penalty
+        device = next(model.parameters()).device  # pyright: ignore[reportAttributeAccessIssue]
+        lengths = [(len(s) + 1, len(s) + 1) for s in sources]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for rows in length_batches(lengths, max(1, batch_tokens // beam), seed=0, epoch=0, shuffle=False):
+            source, mask = pad([[*sources[i], EOS] for i in rows], PAD)  # (B, Ts)
+            prompt = torch.full((len(rows), 1), BOS)
+            inputs = {"source": source.to(device), "source_mask": mask.to(device), "target": prompt.to(device)}
+            limits = {"bos": BOS, "eos": EOS, "max_length": self.config.max_length}
+            if beam == 1 and n_best == 1:
+                answers = [[one] for one in greedy(model, inputs, **limits)]
+            else:
+                answers = beam_search(model, inputs, **limits, beam=beam, length_penalty=alpha, n_best=n_best)
+            for i, answer in zip(rows, answers, strict=True):
+                found[i] = answer
+            if advance:
+                advance(len(rows))
+        return found
+
+    def evaluate(
+        self, model: Decodes[Any], examples: Sequence[Example], *, beam: int | None = None,
+        advance: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs."""
+        found = self.decode(model, [self.source.encode(e.source) for e in examples], beam=beam, advance=advance)
+        outputs = [self.target.decode(hypotheses[0].tokens) for hypotheses in found]
+        unfinished = sum(not hypotheses[0].finished for hypotheses in found)
+        return {**error_rates(outputs, [e.targets for e in examples]), "unfinished": 100.0 * unfinished / len(found)}
+
+    def predict(
+        self, model: Decodes[Any], texts: Sequence[str], *, beam: int | None = None,
+        length_penalty: float | None = None, n_best: int = 1, advance: Callable[[int], None] | None = None,
+    ) -> list[Prediction]:
+        """One Prediction for each text, in order. Raises UserError for an empty text, saying which."""
+        encoded = [self.source.encode_text(text) for text in texts]
+        for number, (ids, _) in enumerate(encoded, 1):
+            if not ids:
+                raise UserError(f"text {number} of {len(texts)} is empty: there is nothing to predict from")
+        found = self.decode(
+            model, [ids for ids, _ in encoded], beam=beam, length_penalty=length_penalty, n_best=n_best, advance=advance
+        )
+        return [
+            self._prediction(text, unknown, hypotheses)
+            for text, (_, unknown), hypotheses in zip(texts, encoded, found, strict=True)
+        ]
+
+    def _prediction(self, text: str, unknown: list[str], hypotheses: list[Hypothesis]) -> Prediction:
+        answers = [(self.target.join(self.target.decode(h.tokens)), h.score) for h in hypotheses]
+        return Prediction(text, answers[0][0], answers[0][1], hypotheses[0].finished, unknown, answers)
+
+    def save(self, folder: Path) -> None:
+        """Writes the vocabularies as standard tokenizer files."""
+        self.source.save(folder / "tokenizer.json")
+        self.target.save(folder / "target_tokenizer.json")
+
+    @classmethod
+    def load(cls, folder: Path, config: Seq2SeqConfig) -> Seq2Seq:
+        """The task of a run folder. Raises UserError when a vocabulary is missing or damaged."""
+        return cls(
+            config, Symbols.load(folder / "tokenizer.json"), Symbols.load(folder / "target_tokenizer.json")
+        )

@@ -1,0 +1,51 @@
+"""Settings of training, and the whole config of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a model is trained.
+
+    lr             highest learning rate
+    schedule       after warm-up: cosine to 0, inverse_sqrt (Vaswani et al. 2017, section 5.3), or constant
+    warmup         steps over which the rate rises from 0 to lr
+    steps          optimiser steps; 0: as many as fit in `minutes`
+    minutes        training time, measured on this machine and turned into steps before training starts
+    batch_tokens   padded source and target tokens of one batch
+    accumulate     batches added up for one step
+    clip           largest gradient norm; 0: no limit
+    weight_decay   on matrices, not on norms, biases and embeddings
+    precision      auto times one matrix product to choose; bfloat16 keeps weights in float32
+    evaluations    evaluations on dev, spread evenly; the best one is kept
+    seed           of initialisation, order and dropout
+    """
+
+    lr: float = 1e-3
+    schedule: Literal["cosine", "inverse_sqrt", "constant"] = "cosine"
+    warmup: int = 200
+    steps: int = 0
+    minutes: float = 0.0
+    batch_tokens: int = 4096
+    accumulate: int = 1
+    clip: float = 1.0
+    weight_decay: float = 0.01
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    evaluations: int = 10
+    seed: int = 0
+
+    def __post_init__(self):
+        positive = {"lr": self.lr, "batch_tokens": self.batch_tokens, "accumulate": self.accumulate}
+        at_least_0 = {
+            "steps": self.steps, "minutes": self.minutes, "warmup": self.warmup, "clip": self.clip,
+            "weight_decay": self.weight_decay, "evaluations": self.evaluations, "seed": self.seed,
+        }
+        for name, value in positive.items():
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        for name, value in at_least_0.items():
+            if not value >= 0:
+                raise ValueError(f"{name} must not be negative, got {value}")

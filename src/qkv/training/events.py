@@ -1,0 +1,95 @@
+"""What a training run says while it goes: four kinds of event, for a file, a terminal, or anybody's tracker."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from qkv.run import folder as files
+
+Event = dict[str, Any]
+"""{"event": "start" | "train" | "evaluation" | "end", "step": int, ...}; plain numbers and strings only."""
+
+
+class Listener(Protocol):
+    """Anything that wants to know. `flush` is called before a checkpoint is written and at the end."""
+
+    def on(self, event: Event) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class JsonLines:
+    """Appends events to metrics.jsonl, in one write at each flush, so that the file never runs ahead of a checkpoint."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._waiting = folder, list[Event]()
+
+    def on(self, event: Event) -> None:
+        self._waiting.append(event)
+
+    def flush(self) -> None:
+        if self._waiting:
+            files.append_events(self._folder, self._waiting)
+            self._waiting = []
+
+
+class Progress:
+    """Rate and time left on stderr: a live bar on a terminal, else a line every ten seconds."""
+
+    def __init__(self, steps: int):
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = Console(stderr=True, soft_wrap=True)
+        self._live = self._console.is_terminal and (sys.stderr.encoding or "").lower().startswith("utf")
+        self._bar = Progress(
+            TextColumn("step {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(), console=self._console, transient=True,
+        )
+        self._task = self._bar.add_task("", total=steps, said="")
+        self._steps, self._last, self._first = steps, time.monotonic(), (time.monotonic(), 0)
+        self._open = False
+
+    def on(self, event: Event) -> None:
+        kind = event["event"]
+        if kind == "start":
+            self._first = (time.monotonic(), event["step"])
+            if self._live:
+                self._bar.update(self._task, completed=event["step"])
+                self._bar.start()
+                self._open = True
+        elif kind == "train":
+            self._train(event)
+        elif kind == "evaluation":
+            figures = " ".join(f"{k} {v:.2f}" for k, v in event["metrics"].items())
+            self._say(f"step {event['step']}/{self._steps}: dev {figures}")
+        elif kind == "end":
+            self.close()
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if self._open:
+            self._bar.stop()
+            self._open = False
+
+    def _train(self, event: Event) -> None:
+        said = f"loss {event['loss']:.3f}, {event['tokens_per_s']:,.0f} tokens/s"
+        if self._live:
+            self._bar.update(self._task, completed=event["step"], said=said)
+        elif time.monotonic() - self._last >= 10.0:
+            started, first = self._first
+            left = (time.monotonic() - started) / max(event["step"] - first, 1) * (self._steps - event["step"])
+            self._last = time.monotonic()
+            self._say(f"step {event['step']}/{self._steps}: {said}, {left:.0f} s left")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False)
+
+
+logger = logging.getLogger("qkv")

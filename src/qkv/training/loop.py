@@ -1,0 +1,152 @@
+"""The loop: knows batches, losses and steps; knows no model and no task by name.
+
+One optimiser step is one group of batches; the loss is averaged over the targets of the whole group.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from qkv.data.batches import length_batches
+from qkv.tasks.batch import Batch
+from qkv.training.checkpoint import Progressed
+from qkv.training.config import TrainingConfig
+from qkv.training.guard import NotFinite, first_bad_gradient, first_not_finite
+from qkv.training.optimiser import learning_rate, make_optimiser
+from qkv.training.precision import Precision
+
+
+class Trainable(Protocol):
+    """What the loop asks of a task."""
+
+    def lengths(self, items: Sequence[Any]) -> list[tuple[int, int]]: ...
+
+    def collate(self, items: Sequence[Any]) -> Batch: ...
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """One optimiser step: mean loss a target, real tokens in and out, learning rate, gradient norm."""
+
+    loss: float
+    tokens: int
+    lr: float
+    norm: float
+
+
+class Loop:
+    """A model, its optimiser and its place in the data.
+
+    `steps` is the length of the whole run, which the schedule needs; it may be set until warm-up ends.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Trainable,
+        items: Sequence[Any],
+        config: TrainingConfig,
+        precision: Precision,
+        steps: int,
+    ):
+        self.model, self.task, self.items, self.config = model, task, items, config
+        self.precision, self.steps = precision, steps
+        self.device = next(model.parameters()).device
+        self.optimiser = make_optimiser(model, config)
+        self.progressed = Progressed()
+        self._lengths = task.lengths(items)
+
+    def groups(self) -> Iterator[list[Batch]]:
+        """Groups of batches from the present place on, epoch after epoch, without end."""
+        here = self.progressed
+        while True:
+            batches = length_batches(self._lengths, self.config.batch_tokens, self.config.seed, here.epoch)
+            while here.batch < len(batches):
+                chosen = batches[here.batch : here.batch + self.config.accumulate]
+                here.batch += len(chosen)
+                yield [self.task.collate([self.items[i] for i in rows]).to(self.device) for rows in chosen]
+            here.epoch, here.batch = here.epoch + 1, 0
+
+    def step(self, group: Sequence[Batch]) -> Stepped:
+        """One optimiser step. Raises NotFinite, before anything is updated, naming the first module at fault."""
+        self.model.train()
+        n_targets = sum(batch.n_targets for batch in group)
+        before = torch.get_rng_state()
+        loss = sum(self._backward(batch, n_targets) for batch in group)
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf))
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise self._not_finite(group, before, loss)
+        lr = learning_rate(self.config, self.progressed.step, self.steps)
+        for parameters in self.optimiser.param_groups:
+            parameters["lr"] = lr
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        tokens = sum(batch.n_tokens for batch in group)
+        self.progressed.step += 1
+        self.progressed.tokens += tokens
+        return Stepped(loss, tokens, lr, norm)
+
+    def mean_loss(self, items: Sequence[Any]) -> float:
+        """Loss a target over `items`, in eval mode."""
+        self.model.eval()
+        total, n_targets = 0.0, 0
+        for rows in length_batches(self.task.lengths(items), self.config.batch_tokens, 0, 0, shuffle=False):
+            batch = self.task.collate([items[i] for i in rows]).to(self.device)
+            with torch.no_grad(), self.precision.autocast(self.device):
+                logits = self.model(**batch.inputs)
+            total += float(self.task.loss(logits, batch))
+            n_targets += batch.n_targets
+        return total / max(n_targets, 1)
+
+    def tokens_per_step(self) -> float:
+        """Mean real tokens, source and target, of one optimiser step."""
+        batches = length_batches(self._lengths, self.config.batch_tokens, self.config.seed, 0)
+        return sum(map(sum, self._lengths)) / math.ceil(len(batches) / self.config.accumulate)
+
+    def seconds_per_step(self, timed: int = 20, untimed: int = 3) -> float:
+        """Mean time of `timed` steps on a copy: weights, place in the data and random state stay as they are."""
+        state = torch.get_rng_state()
+        trial = Loop(copy.deepcopy(self.model), self.task, self.items, self.config, self.precision, self.steps)
+        groups = trial.groups()
+        started = time.perf_counter()
+        for done in range(untimed + timed):
+            if done == untimed:
+                started = time.perf_counter()
+            trial.step(next(groups))
+        seconds = (time.perf_counter() - started) / timed
+        torch.set_rng_state(state)
+        return seconds
+
+    def _backward(self, batch: Batch, n_targets: int) -> float:
+        with self.precision.autocast(self.device):
+            logits = self.model(**batch.inputs)
+        loss = self.task.loss(logits, batch) / n_targets
+        loss.backward()
+        return float(loss.detach())
+
+    def _not_finite(self, group: Sequence[Batch], before: Tensor, loss: float) -> NotFinite:
+        def again() -> None:
+            torch.set_rng_state(before)
+            with self.precision.autocast(self.device):
+                for batch in group:
+                    self.model(**batch.inputs)
+
+        # The gradients are as they were when the fault showed; the forward is repeated with the same dropout.
+        where = first_bad_gradient(self.model) if math.isfinite(loss) else first_not_finite(self.model, again)
+        self.optimiser.zero_grad(set_to_none=True)
+        what = "a gradient" if math.isfinite(loss) else "the loss"
+        return NotFinite(
+            f"step {self.progressed.step + 1}: {what} is not finite. First at fault: {where}. The best model so far is "
+            f"kept. Try a smaller --training.lr (now {self.config.lr:g}), --training.clip 1, or "
+            "--training.precision float32"
+        )

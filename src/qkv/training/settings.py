@@ -1,0 +1,115 @@
+"""The whole config of a run: defaults, then a file, then what the caller asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qkv.data import catalogue
+from qkv.errors import UserError, nearest
+from qkv.models import registry
+from qkv.run.config import merged, read_toml, typed
+from qkv.run.folder import CONFIG
+from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
+from qkv.training.config import TrainingConfig
+
+TABLES = ("data", "model", "task", "training")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One table each: `data` and `model` by name with their options, `task` and `training` typed."""
+
+    data: dict[str, Any]
+    model: dict[str, Any]
+    task: Seq2SeqConfig
+    training: TrainingConfig
+
+    def with_data(self, fingerprint: str) -> Settings:
+        return replace(self, data={**self.data, "fingerprint": fingerprint})
+
+    def as_table(self, version: str) -> dict[str, Any]:
+        """What config.toml says."""
+        task = {"name": Seq2Seq.name, **asdict(self.task)}
+        return {"qkv": version, "data": self.data, "model": self.model, "task": task, "training": asdict(self.training)}
+
+    def matching(self, stored: Mapping[str, Any], folder: Path) -> Settings:
+        """These settings with what a stored run of the same settings has worked out (steps, length limit).
+
+        Raises UserError listing every setting in which the stored run differs.
+        """
+        same = self
+        if not self.training.steps:
+            steps = int(stored.get("training", {}).get("steps", 0))
+            same = replace(same, training=replace(self.training, steps=steps))
+        if not self.task.max_length:
+            limit = int(stored.get("task", {}).get("max_length", 0))
+            same = replace(same, task=replace(self.task, max_length=limit))
+        asked = same.as_table("")
+        differing = [
+            f"{name}.{key} is {there!r} there and {here!r} here"
+            for name in TABLES
+            for key, here in asked[name].items()
+            if (there := stored.get(name, {}).get(key)) != here
+        ]
+        if differing:
+            raise UserError(
+                f"{folder} holds a run with other settings: {'; '.join(differing)}. Choose another --out, or give the "
+                f"settings of {folder / CONFIG} to go on with it"
+            )
+        return same
+
+
+def resolve(
+    config: str | Path | None, data: str | None, model: str | None, settings: Mapping[str, Any]
+) -> Settings:
+    """Checked settings. Raises UserError for an unknown name or a value that cannot be, with the nearest right one."""
+    tables: dict[str, Any] = read_toml(config) if config is not None else {}
+    for name in tables:
+        if name not in (*TABLES, "qkv"):
+            raise UserError(f"{config} has no table [{name}].{nearest(name, TABLES)} Tables: {', '.join(TABLES)}")
+        if name in TABLES and not isinstance(tables[name], dict):
+            raise UserError(f"{config}: {name} must be a table, [{name}]")
+    names = {"data": {"name": data} if data else {}, "model": {"name": model} if model else {}}
+    tables = merged({"data": {"name": "cmudict"}, "model": {"name": "encoder_decoder"}}, merged(tables, names))
+    entry, source = registry.find(str(tables["model"]["name"])), catalogue.entry(str(tables["data"]["name"]))
+    known = {
+        "data": list(source.options),
+        "model": [f.name for f in dataclasses.fields(entry.config)],
+        "task": [f.name for f in dataclasses.fields(Seq2SeqConfig)],
+        "training": [f.name for f in dataclasses.fields(TrainingConfig)],
+    }
+    tables = merged(tables, by_table(settings, known))
+    task = {key: value for key, value in tables.get("task", {}).items() if key != "name"}
+    model_settings = {key: value for key, value in tables["model"].items() if key != "name"}
+    options = {key: value for key, value in tables["data"].items() if key not in ("name", "fingerprint")}
+    return Settings(
+        data={"name": source.name, **source.options, **options},
+        model={"name": entry.name, **asdict(typed(entry.config, model_settings, "model"))},
+        task=typed(Seq2SeqConfig, task, "task"),
+        training=typed(TrainingConfig, tables.get("training", {}), "training"),
+    )
+
+
+def by_table(settings: Mapping[str, Any], known: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:
+    """Settings given flat, dotted or as tables, sorted into tables.
+
+    A flat name belongs to the only table that has it. Raises UserError for one that none has, with the nearest.
+    """
+    result: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        table, _, name = key.rpartition(".")
+        if not table and key in known and isinstance(value, Mapping):
+            result.setdefault(key, {}).update(value)
+            continue
+        homes = [table] if table else [t for t, names in known.items() if name in names]
+        if table and table not in known:
+            raise UserError(f"unknown table in {key!r}.{nearest(table, known)} Tables: {', '.join(known)}")
+        if len(homes) != 1 or name not in known[homes[0]]:
+            names = known[table] if table else [n for several in known.values() for n in several]
+            raise UserError(f"unknown setting {key!r}.{nearest(name, names)} Settings: {', '.join(names)}")
+        result.setdefault(homes[0], {})[name] = value
+    return result

@@ -1,0 +1,248 @@
+"""From settings to a trained run: data, model, loop, evaluation, files."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import qkv
+from qkv.data import catalogue
+from qkv.data.pairs import Example, Pairs
+from qkv.errors import UserError
+from qkv.run import folder as files
+from qkv.run.run import Run, build_model, load, resolve_device
+from qkv.tasks.seq2seq import Seq2Seq
+from qkv.training import checkpoint
+from qkv.training.events import JsonLines, Listener, Progress, logger
+from qkv.training.loop import Loop
+from qkv.training.precision import choose_precision
+from qkv.training.settings import Settings, resolve
+
+DEV_EXAMPLES = 2000
+"""How many dev examples an evaluation during training decodes, spread evenly over the split."""
+
+SAVE_EVERY = 60.0
+"""Seconds between checkpoints."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by Ctrl-C after saving; the message says how to go on."""
+
+
+def train(
+    data: str | None = None,
+    model: str | None = None,
+    *,
+    out: str | Path | None = None,
+    config: str | Path | None = None,
+    device: str = "auto",
+    listeners: Sequence[Listener] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """Trains a model and returns its run; the files are in `out` (runs/DATA-MODEL by default).
+
+    data, model  names from the catalogue (`qkv data list`) and the registry (`qkv models`)
+    config       a TOML file with tables [data], [model], [task], [training]; the other arguments override it
+    settings     any setting by its own name (minutes=2, d_model=128) or by table (training={"lr": 1e-3})
+    listeners    who hears of events; by default a progress line on stderr
+    progress     called with (bytes done, bytes in all) while data are fetched
+
+    The same call again resumes an unfinished run and returns a finished one. Raises UserError for settings that
+    cannot be, for data that cannot be had, and when `out` holds another run.
+    """
+    wanted = resolve(config, data, model, settings)
+    folder = Path(out) if out is not None else Path("runs") / f"{wanted.data['name']}-{wanted.model['name']}"
+    stored = _stored(folder)
+    options = {key: value for key, value in wanted.data.items() if key not in ("name", "fingerprint")}
+    pairs = catalogue.entry(wanted.data["name"]).load(catalogue.get(wanted.data["name"], progress), **options)
+    wanted = wanted.with_data(pairs.fingerprint)
+    if stored is not None:
+        wanted = wanted.matching(stored, folder)
+        if _finished(folder):
+            logger.info("%s is finished; nothing to train", folder)
+            return load(folder, device)
+    return _Training(wanted, folder, pairs, device, listeners, continued=stored is not None).run()
+
+
+def _stored(folder: Path) -> dict[str, Any] | None:
+    if (folder / files.CONFIG).is_file():
+        return files.read_config(folder)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"{folder} exists and is not a run: choose another --out, so that nothing there is overwritten")
+    return None
+
+
+def _finished(folder: Path) -> bool:
+    return any(event["event"] == "end" for event in files.read_events(folder))
+
+
+def spread(examples: Sequence[Example], count: int) -> list[Example]:
+    """At most `count` examples at even distances: files are often sorted."""
+    if len(examples) <= count:
+        return list(examples)
+    return [examples[i * len(examples) // count] for i in range(count)]
+
+
+@contextmanager
+def _finish_the_step() -> Iterator[list[str]]:
+    """A list that is empty until the first Ctrl-C, which then only marks it; a second one interrupts at once."""
+    stop: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def mark(number: int, frame: object) -> None:
+        stop.append("asked")
+        signal.signal(signal.SIGINT, before)
+        logger.info("finishing this step, then saving")
+
+    signal.signal(signal.SIGINT, mark)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Training:
+    """One call of `train`, from a built model to a finished run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        pairs: Pairs,
+        device: str,
+        listeners: Sequence[Listener] | None,
+        continued: bool,
+    ):
+        self.folder, self.pairs = folder, pairs
+        where = resolve_device(device)
+        torch.manual_seed(settings.training.seed)
+        self.task = Seq2Seq.of(settings.task, pairs)
+        network = build_model(settings.model, self.task.sizes).to(where)
+        files.make_folder(folder)
+        precision = choose_precision(settings.training.precision, where)
+        logger.info("training on %s in %s (%s)", where, precision.name, precision.reason)
+        config = settings.training
+        self.loop = Loop(network, self.task, self.task.items(pairs.train), config, precision, config.steps)
+        if not config.steps:
+            steps = max(1, round(60.0 * config.minutes / self.loop.seconds_per_step()))
+            config = replace(config, steps=steps)
+            logger.info("%g minutes are %d steps on this machine", config.minutes, steps)
+            self.loop.steps = steps
+        self.settings = replace(settings, training=config, task=self.task.config)
+        self.steps = config.steps
+        every = max(config.evaluations, 1)
+        self.evaluate_at = {round(self.steps * (k + 1) / every) for k in range(every)} | {self.steps}
+        self.listeners = [JsonLines(folder), *([Progress(self.steps)] if listeners is None else listeners)]
+        self.continued = continued
+
+    def run(self) -> Run:
+        self._begin()
+        started, saved = time.monotonic() - self.loop.progressed.seconds, time.monotonic()
+        groups = self.loop.groups()
+        try:
+            with _finish_the_step() as stop:
+                while self.loop.progressed.step < self.steps:
+                    self._step(groups, started)
+                    due = self.loop.progressed.step in self.evaluate_at
+                    if due and not stop:
+                        paused = time.monotonic()
+                        self._evaluate()
+                        started += time.monotonic() - paused
+                    if stop or due or time.monotonic() - saved > SAVE_EVERY:
+                        self._save()
+                        saved = time.monotonic()
+                    if stop:
+                        raise Interrupted(
+                            f"stopped at step {self.loop.progressed.step} of {self.steps} and saved; the same command "
+                            f"goes on from there ({self.folder})"
+                        )
+        except KeyboardInterrupt:
+            self._close()
+            raise
+        except UserError:
+            self._close()
+            raise
+        return self._end()
+
+    def _begin(self) -> None:
+        done = checkpoint.load(self.folder, self.loop.model, self.loop.optimiser) if self.continued else None
+        if done is not None:
+            self.loop.progressed = done
+            files.keep_events(self.folder, lambda event: event["step"] <= done.step)
+            logger.info("going on from step %d of %d", done.step, self.steps)
+        else:
+            files.write_config(self.folder, self.settings.as_table(qkv.__version__))
+            self.task.save(self.folder)
+            files.keep_events(self.folder, lambda event: False)
+        expected = round(self.steps * self.loop.tokens_per_step())
+        self._say({
+            "event": "start", "step": self.loop.progressed.step, "steps": self.steps, "expected_tokens": expected,
+        })
+
+    def _step(self, groups: Any, started: float) -> None:
+        begun = time.perf_counter()
+        stepped = self.loop.step(next(groups))
+        here = self.loop.progressed
+        here.seconds = time.monotonic() - started
+        self._say({
+            "event": "train", "step": here.step, "epoch": here.epoch, "loss": round(stepped.loss, 6),
+            "lr": stepped.lr, "norm": round(stepped.norm, 4), "tokens": here.tokens,
+            "tokens_per_s": round(stepped.tokens / (time.perf_counter() - begun), 1), "seconds": round(here.seconds, 3),
+        })
+
+    def _evaluate(self) -> None:
+        here, sample = self.loop.progressed, spread(self.pairs.dev, DEV_EXAMPLES)
+        loss = self.loop.mean_loss(self.task.items(sample))
+        metrics = {"loss": loss, **self._scores(sample, beam=1)}
+        if metrics[self.task.metric] <= here.best:
+            here.best, here.best_step = metrics[self.task.metric], here.step
+            files.write_weights(self.folder, self.loop.model)
+        self._say({
+            "event": "evaluation", "step": here.step, "split": "dev", "examples": len(sample), "beam": 1,
+            "tokens": here.tokens, "seconds": round(here.seconds, 3), "metrics": metrics,
+        })
+
+    def _scores(self, examples: Sequence[Example], beam: int | None) -> dict[str, float]:
+        self.loop.model.eval()
+        with self.loop.precision.autocast(self.loop.device):
+            return self.task.evaluate(self.loop.model, examples, beam=beam)  # pyright: ignore[reportArgumentType]
+
+    def _end(self) -> Run:
+        files.read_weights(self.folder, self.loop.model)
+        logger.info("scoring %d test examples", len(self.pairs.test))
+        test = self._scores(self.pairs.test, beam=None)
+        here = self.loop.progressed
+        self._say({
+            "event": "end", "step": here.step, "seconds": round(here.seconds, 3), "best_step": here.best_step,
+            "tokens": here.tokens, "test_examples": len(self.pairs.test), "beam": self.task.config.beam, "test": test,
+        })
+        self._close()
+        return load(self.folder, str(self.loop.device))
+
+    def _save(self) -> None:
+        for listener in self.listeners:
+            listener.flush()
+        checkpoint.save(self.folder, self.loop.model, self.loop.optimiser, self.loop.progressed)
+
+    def _close(self) -> None:
+        for listener in self.listeners:
+            listener.flush()
+            close: Callable[[], None] | None = getattr(listener, "close", None)
+            if close:
+                close()
+
+    def _say(self, event: dict[str, Any]) -> None:
+        for listener in self.listeners:
+            listener.on(event)
