@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from qkv.cli.options import PASS_SETTINGS, download_bar, json_option, print_json, settings_from
+from qkv.cli.options import PASS_SETTINGS, NamedCommands, download_bar, json_option, name_and_settings, print_json
+from qkv.errors import UserError
 
 
-@click.group()
+@click.group(cls=NamedCommands)
 def command() -> None:
     """List, fetch and describe the data sets of the catalogue."""
 
@@ -55,7 +56,10 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     """Describe a data set: sizes, lengths, symbols, examples. Options of the data set go by name: --stress true."""
     from qkv.data import catalogue
 
-    found = catalogue.describe(name, **settings_from(ctx.args))
+    chosen, options = name_and_settings([name, *ctx.args])
+    if chosen is None:
+        raise UserError("which data set? `qkv data list` lists them")
+    found = catalogue.describe(chosen, **options)
     if as_json:
         print_json(found)
         return

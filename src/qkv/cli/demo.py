@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from qkv.cli.options import device_option, download_bar, json_option, print_json
+from qkv.cli.options import console, device_option, download_bar, json_option, print_json
 
 
 @click.command()
@@ -23,27 +23,26 @@ def command(minutes: float | None, out: Path, device: str, as_json: bool) -> Non
     Fetches the CMU dictionary (1 MB), shows the shapes of every step before training, trains, scores words that were
     never seen beside a baseline, pronounces ten that are in no dictionary, and writes one offline page.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from qkv.experiments.demo import next_steps, run_demo
 
     with download_bar() as progress:
-        demo = run_demo(out, minutes, device, Console(stderr=True) if as_json else Console(), progress)
+        demo = run_demo(out, minutes, device, console(stderr=as_json), progress)
     test = demo.run.metrics()
     if as_json:
         words = {p.text: p.output for p in demo.new_words}
         result = {"run": str(demo.run.folder), "report": str(demo.report), **test}
         print_json({**result, "baseline": demo.baseline, "new_words": words})
         return
-    console = Console()
+    screen = console()
     scores = Table("test words never seen in training", "WER %", "PER %", box=None)
     scores.add_row("this Transformer", f"{test['wer']:.1f}", f"{test['per']:.1f}")
     scores.add_row("baseline", f"{demo.baseline['wer']:.1f}", f"{demo.baseline['per']:.1f}")
-    console.print(scores)
-    console.print("\nWords that are in no dictionary:")
+    screen.print(scores)
+    screen.print("\nWords that are in no dictionary:")
     for prediction in demo.new_words:
-        console.print(f"  {prediction.text:16} {prediction.output}", highlight=False)
-    console.print(f"\nThe report, one offline page: [bold]{demo.report}[/bold]\n\nWhat to try next:", highlight=False)
+        screen.print(f"  {prediction.text:16} {prediction.output}", highlight=False)
+    screen.print(f"\nThe report, one offline page: [bold]{demo.report}[/bold]\n\nWhat to try next:", highlight=False)
     for step in next_steps(demo.run.folder):
-        console.print(f"  {step.text}:\n    {step.command}", highlight=False, soft_wrap=True)
+        screen.print(f"  {step.text}:\n    {step.command}", highlight=False, soft_wrap=True)

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 import qkv
-from qkv.errors import UserError, nearest
+from qkv.cli.options import NamedCommands
+from qkv.errors import UserError
 
 VERBS = {
     "demo": "Train a Transformer on real pairs in minutes and write a report page.",
@@ -23,16 +24,14 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
+class Verbs(NamedCommands):
     """A group whose commands live in `qkv.cli.NAME` as `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            raise UserError(f"unknown command {cmd_name!r}.{nearest(cmd_name, VERBS)} Commands: {', '.join(VERBS)}")
-        return import_module(f"qkv.cli.{cmd_name}").command
+    def find(self, ctx: click.Context, name: str) -> click.Command | None:
+        return import_module(f"qkv.cli.{name}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -62,14 +61,17 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as error:
         _fail(str(error), arguments)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
     except click.ClickException as error:
-        _fail(error.format_message(), arguments)
+        ctx: click.Context | None = getattr(error, "ctx", None)
+        message = error.format_message()
+        end = "" if message.endswith((".", "?")) else "."
+        _fail(f"{message}{end} See `{ctx.command_path} --help`" if ctx else message, arguments)
     except (KeyboardInterrupt, click.Abort) as stop:
-        click.echo(str(stop) or "stopped", err=True)
+        click.echo(str(stop.__cause__ or stop) or "stopped", err=True)  # click wraps what interrupted it
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stdout = None  # the reader has left: nothing more to say, and nothing to say it to
-        sys.exit(0)
 
 
 def _fail(message: str, arguments: list[str]) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from qkv.cli.options import PASS_SETTINGS, json_option, print_json, settings_from
+from qkv.cli.options import PASS_SETTINGS, console, json_option, name_and_settings, print_json
+from qkv.errors import UserError
 
 
 @click.command(context_settings=PASS_SETTINGS)
@@ -20,32 +21,34 @@ def command(ctx: click.Context, model: str, text: str, as_json: bool) -> None:
     MODEL is a run folder, or the name of an architecture (`qkv models`), which is built untrained; its settings go by
     name, as in: qkv shapes encoder_decoder --d_model 64 --n_heads 8
     """
-    from rich.console import Console
-
     from qkv.inspection.shapes import table, trace
 
-    if (Path(model) / "config.toml").is_file() or Path(model).exists():
+    # An unknown option that stands first, as in `qkv shapes --d_model 64`, is what click takes for MODEL.
+    found, settings = name_and_settings([model, *ctx.args])
+    model = found or "encoder_decoder"
+    if not text:
+        raise UserError("--text is empty: there is nothing to read")
+    if Path(model).exists():
         from qkv.experiments.run_report import steps_of
         from qkv.run.run import load
 
+        if settings:
+            raise UserError(f"{model} is a trained run: its settings cannot be changed here ({', '.join(settings)})")
         rows = steps_of(load(model, "cpu"), text)
     else:
-        network, inputs = _untrained(model, text, settings_from(ctx.args))
+        network, inputs = _untrained(model, text, settings)
         rows = trace(network, inputs)
     if as_json:
         print_json({"model": model, "steps": [row.as_dict() for row in rows]})
     else:
-        Console(width=None if Console().is_terminal else 160).print(table(rows))
+        console().print(table(rows))
 
 
 def _untrained(name: str, text: str, settings: dict[str, object]):
     import torch
 
-    from qkv.errors import UserError
     from qkv.run.run import build_model
 
-    if not text:
-        raise UserError("--text is empty: there is nothing to read")
     torch.manual_seed(0)
     plain = {key.removeprefix("model."): value for key, value in settings.items()}
     network = build_model({"name": name, **plain}, {"n_source": 32, "n_target": 43})

@@ -13,7 +13,9 @@ from qkv.cli.options import PASS_SETTINGS, device_option, download_bar, json_opt
 @click.command(context_settings=PASS_SETTINGS)
 @click.option("--data", metavar="NAME", help="A data set of the catalogue (`qkv data list`).  [default: cmudict]")
 @click.option("--model", metavar="NAME", help="An architecture (`qkv models`).  [default: encoder_decoder]")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run folder.  [default: runs/DATA-MODEL]")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="The run folder.  [default: runs/DATA-MODEL]"
+)
 @click.option("--config", metavar="FILE", help="A TOML file with tables [data], [model], [task], [training].")
 @click.option("--minutes", type=float, help="Training time, turned into steps at this machine's measured speed.")
 @click.option("--steps", type=int, help="Optimiser steps, instead of minutes.")

@@ -44,8 +44,8 @@ class Entry:
         project = self.source.removeprefix("pypi:").partition("==")[0]
         return fetch.Remote(project=project, file=self.file, size=self.size, sha256=self.sha256)
 
-    def load(self, path: Path, **options: Any) -> Pairs:
-        """Read the file at `path`. Raises UserError for an option that is unknown or of the wrong type."""
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raises UserError for an option that is unknown or of the wrong type."""
         for option, value in options.items():
             if option not in self.options:
                 known = ", ".join(self.options) or "none"
@@ -54,6 +54,10 @@ class Entry:
             kind = type(self.options[option])
             if not isinstance(value, kind):
                 raise UserError(f"option '{option}' of {self.name} is {value!r}; it must be of type {kind.__name__}.")
+
+    def load(self, path: Path, **options: Any) -> Pairs:
+        """Read the file at `path`. Raises UserError as `check` does."""
+        self.check(options)
         return self.read(path, **options)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from qkv.inspection import figures, shapes
 from qkv.inspection.record import record
 from qkv.run.config import read_toml
 from qkv.run.folder import make_folder
-from qkv.run.run import Run, build_model
+from qkv.run.run import Run, build_model, resolve_device
 from qkv.tasks.metrics import error_rates
 from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
 from qkv.training.events import Event, Listener, Progress
-from qkv.training.train import train
+from qkv.training.settings import resolve
+from qkv.training.train import stored_run, train
 
 CONFIG = resources.files("qkv.experiments") / "demo.toml"
 CURVE = resources.files("qkv.experiments") / "demo_curve.json"
@@ -65,6 +67,10 @@ def run_demo(
         config = read_toml(path)
     if minutes is not None:
         config["training"]["minutes"] = minutes
+    settings = _flat(config)
+    named = {name: settings.pop(name) for name in ("data", "model")}
+    stored_run(out, resolve(None, **named, settings=settings))  # a mistake is said now, not after the baseline
+    resolve_device(device)
     path = catalogue.get("cmudict", progress)
     pairs = catalogue.entry("cmudict").load(path)
     make_folder(out.parent)
@@ -72,8 +78,7 @@ def run_demo(
     console.print("\nA baseline first: the pronunciation of each letter in the longest context that training knows.")
     baseline, seconds = _baseline(pairs)
     console.print(f"WER {baseline['wer']:.1f} %, PER {baseline['per']:.1f} % on test, after {seconds:.0f} s\n")
-    settings = {key: value for key, value in config.items() if key != "qkv"}
-    run = train(out=out, device=device, listeners=[_Expectation(console), _Bar()], **_flat(settings))
+    run = train(**named, out=out, device=device, listeners=[_Expectation(console), _Bar()], **settings)
     known = {example.text for split in pairs.splits.values() for example in split}
     new_words = run.predict([word for word in NEW_WORDS if word not in known][:10])
     unseen = [Example(p.text, p.output, score=p.score) for p in new_words]
@@ -111,7 +116,7 @@ def first_look(pairs: Pairs, config: dict[str, Any], picture: Path, console: Con
     axes = figures.heatmap(
         seen[0].weights[0, 0], letters, letters, title=f"{seen[0].path}, head 0, before training"
     )
-    axes.figure.savefig(picture, dpi=150)
+    figures.save(axes, picture)
     console.print(f"\nIts first head, before training: {picture}")
 
 
@@ -121,7 +126,7 @@ def expected_wer(tokens: float) -> float | None:
     Straight lines in log(tokens); None outside what was measured.
     """
     points: list[list[float]] = sorted(json.loads(CURVE.read_text(encoding="utf-8"))["points"])
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         if x0 <= tokens <= x1:
             share = (math.log(tokens) - math.log(x0)) / (math.log(x1) - math.log(x0))
             return y0 + share * (y1 - y0)

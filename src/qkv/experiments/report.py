@@ -211,6 +211,8 @@ def _template() -> jinja2.Template:
 
 
 def _write(path: Path, content: bytes) -> Path:
+    if not path.name:
+        raise UserError(f"cannot write the report to {path}: it names a folder, a file such as report.html is needed")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

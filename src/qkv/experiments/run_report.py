@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from qkv.data.pairs import Example as Pair
-from qkv.data.symbols import BOS
 from qkv.experiments.report import Attention, Curve, Example, Metric, NextStep, PositionTable, Summary, write_report
+from qkv.inspection import figures
 from qkv.inspection.record import Record, record
 from qkv.inspection.shapes import Row, trace
 from qkv.nn.positions import Sinusoidal, sinusoid
@@ -34,13 +34,14 @@ def report_run(
     unseen: Sequence[Example] = (),
     next_steps: Sequence[NextStep] = (),
 ) -> Path:
-    """Writes RUN/report/index.html and returns its path.
+    """Writes RUN/report/index.html, beside it alignment.png, and returns the page's path.
 
     `test` are examples to show outputs for, right and wrong; `baseline` metrics stand beside the run's own.
     """
     words = [w for w in WORDS if all(symbol in run.task.source for symbol in run.task.source.split(w))]
     right, wrong = _right_and_wrong(run, test)
-    return write_report(
+    alignments = [_alignment(run, word) for word in words]
+    page = write_report(
         run.folder / "report" / "index.html",
         title=f"{run.config['model']['name']} on {run.config['data']['name']}",
         summary=_summary(run),
@@ -50,12 +51,20 @@ def report_run(
         unseen_title="Words that are in no split of the dictionary",
         examples_right=right,
         examples_wrong=wrong,
-        alignments=[_alignment(run, word) for word in words],
+        alignments=alignments,
         self_attention=_self_attention(run),
         shapes=steps_of(run, words[0]) if words else (),
         positions=_positions(run),
         next_steps=next_steps,
     )
+    if alignments:
+        _picture(alignments[0], page.parent / "alignment.png")
+    return page
+
+
+def _picture(one: Attention, path: Path) -> None:
+    axes = figures.heads(one.weights, one.rows, one.columns, names=one.axes, limit=1.0, peaks=True)
+    figures.save(axes[0], path)
 
 
 def steps_of(run: Run, text: str) -> list[Row]:

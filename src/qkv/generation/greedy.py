@@ -8,8 +8,10 @@ from torch import Tensor
 from qkv.generation.protocol import Decodes, Hypothesis, State, refuse_broken, start
 from qkv.nn.state import select_rows
 
-# Finished rows are dropped once they are this share of the batch.
-DROP_SHARE = 0.1
+# Finished rows are dropped once they are this share of the batch: dropping copies the state. Measured with words of
+# a dictionary in batches of 256 on a CPU: the same time from 0.05 to 0.5; without dropping 13 % (batches of like
+# lengths) to 25 % (mixed ones) more.
+DROP_SHARE = 0.25
 
 
 @torch.inference_mode()
@@ -31,8 +33,8 @@ def greedy(
     columns: list[Tensor] = []
     while n_rows:
         best, tokens = logits.float().log_softmax(1).max(1)
-        tokens = tokens.where(~done, eos)
         log_probs[rows] += best.where(~done, 0.0)
+        # What a finished row says after its eos, while it's still here, is cut off at the end.
         columns.append(torch.full_like(log_probs, eos, dtype=torch.long).index_copy_(0, rows, tokens))
         done |= tokens == eos
         alive = (~done).nonzero()[:, 0]

@@ -42,6 +42,14 @@ class EncoderDecoderConfig:
     tied: Literal["none", "output", "all"] = "output"
     n_kv_heads: int = 0
 
+    def __post_init__(self):
+        for name in ("d_model", "n_heads", "d_ff", "n_layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)}: must be 1 or more")
+        for name in ("n_decoder_layers", "n_kv_heads"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} {getattr(self, name)}: must not be negative")
+
 
 LEARNED_MAX_LEN = 512
 

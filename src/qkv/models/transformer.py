@@ -5,7 +5,7 @@ Letters: B batch, T time (Ts source, Tt target), D d_model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -111,8 +111,8 @@ class TransformerDecoder(nn.Module):
             kept.append(new)
         return self.norm(x), DecoderState(tuple(kept), all_pos, so_far, state.memory_mask)
 
-    def _typed_blocks(self) -> Sequence[DecoderBlock]:
-        return cast(Sequence[DecoderBlock], self.blocks)  # torch's ModuleList forgets what it holds
+    def _typed_blocks(self) -> Iterable[DecoderBlock]:
+        return cast(Iterable[DecoderBlock], self.blocks)  # torch's ModuleList forgets what it holds
 
 
 def _keys(mask: Tensor | None) -> AttentionMask | None:

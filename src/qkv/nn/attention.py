@@ -52,7 +52,7 @@ def attend(
 
     mask       AttentionMask, or a boolean tensor (B|1, H|1, Tq|1, Tk); True means "may attend"
     score      what queries and keys are compared with; scaled dot product by default
-    bias       added to the scores, broadcasts to (B, H, Tq, Tk)
+    bias       (B|1, H|1, Tq|1, Tk|1), added to the scores
     dropout_p  probability of dropping a weight; the caller passes 0 when not training
 
     Keys and values may have fewer heads (Hk divides H): each then serves H / Hk query heads in a row
@@ -100,6 +100,7 @@ def _fused(
         return F.scaled_dot_product_attention(query, key, value, None, p, True, scale=scale)
     allowed = _allowed(mask, query, key)
     if bias is not None:
+        _check_fits("bias", bias, query, key)
         bias = bias.to(query.dtype)
         allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
     if allowed is not None:
@@ -111,10 +112,14 @@ def _allowed(mask: AttentionMask | None, query: Tensor, key: Tensor) -> Tensor |
     if mask is None or mask.is_empty:
         return None
     allowed = mask.to_dense(query.size(2), key.size(2), query.device)
-    wanted = (*query.shape[:3], key.size(2))
-    if any(have not in (1, want) for have, want in zip(allowed.shape, wanted, strict=True)):
-        raise ValueError(f"mask of shape {tuple(allowed.shape)} does not fit scores of shape (B, H, Tq, Tk) = {wanted}")
+    _check_fits("mask", allowed, query, key)
     return allowed
+
+
+def _check_fits(name: str, x: Tensor, query: Tensor, key: Tensor) -> None:
+    wanted = (*query.shape[:3], key.size(2))
+    if x.ndim != 4 or any(have not in (1, want) for have, want in zip(x.shape, wanted, strict=True)):
+        raise ValueError(f"{name} of shape {tuple(x.shape)} does not fit scores of shape (B, H, Tq, Tk) = {wanted}")
 
 
 def _softmax(
@@ -123,6 +128,7 @@ def _softmax(
     """Weights in float32 and which rows have no allowed key (None: none has). Those rows' weights mean nothing yet."""
     scores = score(query, key)  # (B, H, Tq, Tk)
     if bias is not None:
+        _check_fits("bias", bias, query, key)
         scores = scores.to(_accumulate(scores)) + bias
     if allowed is None:
         return torch.softmax(scores, -1, dtype=_accumulate(scores)), None

@@ -84,10 +84,10 @@ def _select(node: Any, index: Tensor) -> Any:
     if isinstance(node, dict):
         return {name: _select(part, index) for name, part in cast(dict[Any, Any], node).items()}
     if isinstance(node, tuple | list):
-        parts = [_select(part, index) for part in cast(list[Any], node)]
-        if hasattr(node, "_fields"):  # a named tuple
-            return cast(Any, type(node))(*parts)
-        return parts if isinstance(node, list) else tuple(parts)
+        sequence = cast(list[Any], node)
+        parts = [_select(part, index) for part in sequence]
+        kind: Any = type(sequence)
+        return kind(*parts) if hasattr(sequence, "_fields") else kind(parts)  # named tuples have fields
     if node is None or isinstance(node, str | int | float):
         return node
     raise TypeError(f"select_rows cannot choose batch rows of a {type(node).__name__}")

@@ -54,6 +54,5 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)
-        both_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both_tables else value
+        result[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return result

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from qkv.errors import UserError
 from qkv.run.config import read_toml
 
 CONFIG, WEIGHTS, METRICS = "config.toml", "model.safetensors", "metrics.jsonl"
+
+_UNFINISHED = re.compile(
+    r"(config\.toml|model\.safetensors|metrics\.jsonl|checkpoint\.pt|(target_)?tokenizer\.json)?\.\d+\.part"
+)
 
 
 @contextmanager
@@ -37,10 +42,13 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}. What was there before is intact") from error
     finally:
-        try:
+        with suppress(OSError):
             part.unlink(missing_ok=True)
-        except OSError:
-            pass
+
+
+def unfinished(path: Path) -> bool:
+    """Whether `path` is what a process that was killed while it wrote a run left behind."""
+    return bool(_UNFINISHED.fullmatch(path.name))
 
 
 def make_folder(folder: Path) -> None:
@@ -56,6 +64,12 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
+def sweep(folder: Path) -> None:
+    """Removes what killed processes left in a run folder."""
+    for path in filter(unfinished, folder.iterdir()):
+        path.unlink(missing_ok=True)
+
+
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     with replacing(folder / CONFIG) as part:
         part.write_text(tomli_w.dumps(dict(config)), encoding="utf-8", newline="\n")
@@ -63,10 +77,15 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The run's config. Raises UserError saying what a run folder is when `folder` is none."""
-    if not (folder / CONFIG).is_file():
+    path = folder / CONFIG
+    if not path.is_file():
         missing = "does not exist" if not folder.exists() else f"has no {CONFIG}"
         raise UserError(f"{folder} is not a run folder: it {missing}. `qkv train ... --out {folder}` makes one")
-    return read_toml(folder / CONFIG)
+    config = read_toml(path)
+    for name, table in config.items():
+        if name != "qkv" and not isinstance(table, dict):
+            raise UserError(f"{path}: {name} must be a table, [{name}]")
+    return config
 
 
 def write_weights(folder: Path, model: nn.Module) -> None:
@@ -99,16 +118,19 @@ def append_events(folder: Path, events: list[dict[str, Any]]) -> None:
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl; a last line cut by a crash is left out."""
+    """The lines of metrics.jsonl, up to the first that is no event: a crash may have cut the last one."""
     path = folder / METRICS
     if not path.is_file():
         return []
     events: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            events.append(json.loads(line))
+            event = json.loads(line)
         except json.JSONDecodeError:
             break
+        if not isinstance(event, dict) or not {"event", "step"} <= event.keys():
+            break
+        events.append(event)
     return events
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,18 +75,19 @@ def load(run: str | Path, device: str = "cpu") -> Run:
     for table in ("model", "task"):
         if table not in config:
             raise UserError(f"{folder / files.CONFIG} has no [{table}] table: it is damaged or not a run's config")
-    task = Seq2Seq.load(folder, typed(Seq2SeqConfig, _without_name(config["task"]), "task"))
+    task = Seq2Seq.load(folder, task_config(config["task"]))
     model = build_model(config["model"], task.sizes)
     files.read_weights(folder, model)
     return Run(folder, config, model.to(resolve_device(device)).eval(), task)
 
 
-def _without_name(table: Mapping[str, Any]) -> dict[str, Any]:
+def task_config(table: Mapping[str, Any]) -> Seq2SeqConfig:
+    """The config of a [task] table, whose `name` is a task. UserError for a setting that cannot be."""
     settings = dict(table)
-    name = settings.pop("name", "")
+    name = settings.pop("name", Seq2Seq.name)
     if name != Seq2Seq.name:
         raise UserError(f"unknown task {name!r}.{nearest(str(name), [Seq2Seq.name])} Known tasks: {Seq2Seq.name}")
-    return settings
+    return typed(Seq2SeqConfig, settings, "task")
 
 
 def resolve_device(name: str) -> torch.device:
@@ -94,8 +96,11 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind]())
     kind = name.split(":")[0]
-    if kind not in available:
+    if kind not in available or not re.fullmatch(r"[a-z]+(:\d+)?", name):
         raise UserError(f"unknown device {name!r}.{nearest(name, available)} Use auto, cpu, cuda, cuda:N or mps")
     if not available[kind]():
         raise UserError(f"this machine has no usable {kind} device: use --device auto or --device cpu")
-    return torch.device(name)
+    device = torch.device(name)
+    if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"there is no device {name!r}: this machine has {torch.cuda.device_count()}, from cuda:0 on")
+    return device

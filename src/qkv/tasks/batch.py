@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """`inputs` are the model's keyword arguments (masks (B, T) bool, True on real tokens); `targets` what it should say.
+    """`inputs` are the model's keyword arguments (masks (B, T) bool, True on real tokens), `targets` what to say.
 
     n_targets counts the targets that the loss is summed over, n_tokens all real tokens in and out.
     """

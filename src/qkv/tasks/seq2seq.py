@@ -6,7 +6,7 @@ Letters: B batch, Ts source time, Tt target time, V target vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from qkv.data.symbols import BOS, EOS, PAD, Symbols
 from qkv.errors import UserError
 from qkv.generation.beam import beam as beam_search
 from qkv.generation.greedy import greedy
-from qkv.generation.protocol import Decodes, Hypothesis
+from qkv.generation.protocol import Decodes, Hypothesis, check_beam
 from qkv.tasks.batch import Batch
 from qkv.tasks.metrics import error_rates
 
@@ -130,10 +130,12 @@ class Seq2Seq:
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, in the given order; sources of like length share a batch.
 
-        `advance(n)` is called after each batch with the number of sources done.
+        `advance(n)` is called after each batch with the number of sources done. Raises UserError for settings that
+        cannot be (n_best larger than beam).
         """
         beam = self.config.beam if beam is None else beam
         alpha = self.config.length_penalty if length_penalty is None else length_penalty
+        check_beam(beam, n_best, alpha, self.config.max_length)
         device = next(model.parameters()).device  # pyright: ignore[reportAttributeAccessIssue]
         lengths = [(len(s) + 1, len(s) + 1) for s in sources]
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -143,7 +145,7 @@ class Seq2Seq:
             inputs = {"source": source.to(device), "source_mask": mask.to(device), "target": prompt.to(device)}
             limits = {"bos": BOS, "eos": EOS, "max_length": self.config.max_length}
             if beam == 1 and n_best == 1:
-                answers = [[one] for one in greedy(model, inputs, **limits)]
+                answers = [[_scored(one, alpha)] for one in greedy(model, inputs, **limits)]
             else:
                 answers = beam_search(model, inputs, **limits, beam=beam, length_penalty=alpha, n_best=n_best)
             for i, answer in zip(rows, answers, strict=True):
@@ -194,3 +196,9 @@ class Seq2Seq:
         return cls(
             config, Symbols.load(folder / "tokenizer.json"), Symbols.load(folder / "target_tokenizer.json")
         )
+
+
+def _scored(found: Hypothesis, alpha: float) -> Hypothesis:
+    # Greedy search ranks nothing; its answers are scored as a beam's are, so that the two can be compared.
+    length = len(found.tokens) + found.finished
+    return replace(found, score=found.log_prob / length**alpha)

@@ -1,10 +1,10 @@
-"""Everything a stopped run needs to go on with the same numbers: weights, optimiser, place in the data, random state."""
+"""What a stopped run needs to go on with the same numbers: weights, optimiser, place in the data, random state."""
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -15,10 +15,18 @@ from qkv.run import folder as files
 
 FILE = "checkpoint.pt"
 
+DAMAGE = (
+    LookupError, RuntimeError, TypeError, AttributeError, ValueError, EOFError, OSError, UnpicklingError,
+)  # fmt: skip
+"""What reading a damaged file may raise."""
+
 
 @dataclass
 class Progressed:
-    """How far training is. `batch` batches of `epoch` are done; `best` is the best dev metric so far."""
+    """How far training is. `batch` batches of `epoch` are done; `best` is the best dev metric so far.
+
+    `evaluated` is the step of the last evaluation on dev, `best_step` that of the best one.
+    """
 
     step: int = 0
     epoch: int = 0
@@ -27,6 +35,7 @@ class Progressed:
     seconds: float = 0.0
     best: float = float("inf")
     best_step: int = 0
+    evaluated: int = 0
 
 
 def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, progressed: Progressed) -> None:
@@ -35,7 +44,7 @@ def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, progr
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
         "progressed": asdict(progressed),
-        "random": _random_state(),
+        "random": random_state(),
     }
     with files.replacing(folder / FILE) as part:
         try:
@@ -56,20 +65,21 @@ def load(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Pr
         state = torch.load(path, map_location="cpu", weights_only=True)
         model.load_state_dict(state["model"])
         optimiser.load_state_dict(state["optimiser"])
-        _restore_random_state(state["random"])
+        restore_random_state(state["random"])
         return Progressed(**state["progressed"])
-    except (RuntimeError, KeyError, TypeError, EOFError, ValueError, OSError, pickle.UnpicklingError) as error:
-        raise UserError(
-            f"{path} is damaged ({str(error).splitlines()[0]}): delete it to begin the run anew, or use another --out"
-        ) from None
+    except DAMAGE as error:
+        what = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} is damaged ({what}): delete it to begin anew, or use another --out") from None
 
 
-def _random_state() -> dict[str, Any]:
+def random_state() -> dict[str, Any]:
+    """The state of every generator that torch draws from."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"cpu": torch.get_rng_state(), "cuda": cuda}
 
 
-def _restore_random_state(state: dict[str, Any]) -> None:
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Goes back to what `random_state` returned."""
     torch.set_rng_state(state["cpu"])
     if state["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])

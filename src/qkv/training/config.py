@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,7 +35,7 @@ class TrainingConfig:
     clip: float = 1.0
     weight_decay: float = 0.01
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    evaluations: int = 10
+    evaluations: int = 5
     seed: int = 0
 
     def __post_init__(self):
@@ -44,8 +45,10 @@ class TrainingConfig:
             "weight_decay": self.weight_decay, "evaluations": self.evaluations, "seed": self.seed,
         }
         for name, value in positive.items():
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
         for name, value in at_least_0.items():
-            if not value >= 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {value}")
+        if self.seed >= 2**63:
+            raise ValueError(f"seed must be below 2**63, got {self.seed}")

@@ -23,7 +23,7 @@ class Listener(Protocol):
 
 
 class JsonLines:
-    """Appends events to metrics.jsonl, in one write at each flush, so that the file never runs ahead of a checkpoint."""
+    """Appends events to metrics.jsonl, in one write at each flush: with each checkpoint, not with each step."""
 
     def __init__(self, folder: Path):
         self._folder, self._waiting = folder, list[Event]()

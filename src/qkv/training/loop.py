@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from qkv.data.batches import length_batches
 from qkv.tasks.batch import Batch
-from qkv.training.checkpoint import Progressed
+from qkv.training.checkpoint import Progressed, random_state, restore_random_state
 from qkv.training.config import TrainingConfig
 from qkv.training.guard import NotFinite, first_bad_gradient, first_not_finite
 from qkv.training.optimiser import learning_rate, make_optimiser
@@ -81,11 +81,11 @@ class Loop:
         """One optimiser step. Raises NotFinite, before anything is updated, naming the first module at fault."""
         self.model.train()
         n_targets = sum(batch.n_targets for batch in group)
-        before = torch.get_rng_state()
+        before = random_state()
         loss = sum(self._backward(batch, n_targets) for batch in group)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf))
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise self._not_finite(group, before, loss)
+            raise self._not_finite(f"step {self.progressed.step + 1}", group, before, loss)
         lr = learning_rate(self.config, self.progressed.step, self.steps)
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = lr
@@ -97,14 +97,18 @@ class Loop:
         return Stepped(loss, tokens, lr, norm)
 
     def mean_loss(self, items: Sequence[Any]) -> float:
-        """Loss a target over `items`, in eval mode."""
+        """Loss a target over `items`, in eval mode. Raises NotFinite, naming the first module at fault."""
         self.model.eval()
         total, n_targets = 0.0, 0
         for rows in length_batches(self.task.lengths(items), self.config.batch_tokens, 0, 0, shuffle=False):
             batch = self.task.collate([items[i] for i in rows]).to(self.device)
             with torch.no_grad(), self.precision.autocast(self.device):
                 logits = self.model(**batch.inputs)
-            total += float(self.task.loss(logits, batch))
+            loss = float(self.task.loss(logits, batch))
+            if not math.isfinite(loss):
+                when = f"evaluation after step {self.progressed.step}"
+                raise self._not_finite(when, [batch], random_state(), loss)
+            total += loss
             n_targets += batch.n_targets
         return total / max(n_targets, 1)
 
@@ -115,7 +119,7 @@ class Loop:
 
     def seconds_per_step(self, timed: int = 20, untimed: int = 3) -> float:
         """Mean time of `timed` steps on a copy: weights, place in the data and random state stay as they are."""
-        state = torch.get_rng_state()
+        state = random_state()
         trial = Loop(copy.deepcopy(self.model), self.task, self.items, self.config, self.precision, self.steps)
         groups = trial.groups()
         started = time.perf_counter()
@@ -124,7 +128,7 @@ class Loop:
                 started = time.perf_counter()
             trial.step(next(groups))
         seconds = (time.perf_counter() - started) / timed
-        torch.set_rng_state(state)
+        restore_random_state(state)
         return seconds
 
     def _backward(self, batch: Batch, n_targets: int) -> float:
@@ -134,9 +138,9 @@ class Loop:
         loss.backward()
         return float(loss.detach())
 
-    def _not_finite(self, group: Sequence[Batch], before: Tensor, loss: float) -> NotFinite:
+    def _not_finite(self, when: str, group: Sequence[Batch], before: dict[str, Any], loss: float) -> NotFinite:
         def again() -> None:
-            torch.set_rng_state(before)
+            restore_random_state(before)
             with self.precision.autocast(self.device):
                 for batch in group:
                     self.model(**batch.inputs)
@@ -146,7 +150,6 @@ class Loop:
         self.optimiser.zero_grad(set_to_none=True)
         what = "a gradient" if math.isfinite(loss) else "the loss"
         return NotFinite(
-            f"step {self.progressed.step + 1}: {what} is not finite. First at fault: {where}. The best model so far is "
-            f"kept. Try a smaller --training.lr (now {self.config.lr:g}), --training.clip 1, or "
-            "--training.precision float32"
+            f"{when}: {what} is not finite. First at fault: {where}. The best model so far is kept. Try a smaller "
+            f"--training.lr (now {self.config.lr:g}), --training.clip 1, or --training.precision float32"
         )

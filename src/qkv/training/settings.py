@@ -13,6 +13,7 @@ from qkv.errors import UserError, nearest
 from qkv.models import registry
 from qkv.run.config import merged, read_toml, typed
 from qkv.run.folder import CONFIG
+from qkv.run.run import task_config
 from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
 from qkv.training.config import TrainingConfig
 
@@ -37,17 +38,18 @@ class Settings:
         return {"qkv": version, "data": self.data, "model": self.model, "task": task, "training": asdict(self.training)}
 
     def matching(self, stored: Mapping[str, Any], folder: Path) -> Settings:
-        """These settings with what a stored run of the same settings has worked out (steps, length limit).
+        """These settings with what a stored run of the same settings has worked out (steps, precision, length limit).
 
         Raises UserError listing every setting in which the stored run differs.
         """
-        same = self
-        if not self.training.steps:
-            steps = int(stored.get("training", {}).get("steps", 0))
-            same = replace(same, training=replace(self.training, steps=steps))
-        if not self.task.max_length:
-            limit = int(stored.get("task", {}).get("max_length", 0))
-            same = replace(same, task=replace(self.task, max_length=limit))
+        there = typed(TrainingConfig, stored.get("training", {}), f"{folder / CONFIG}: training")
+        training = replace(
+            self.training,
+            steps=self.training.steps or there.steps,
+            precision=there.precision if self.training.precision == "auto" else self.training.precision,
+        )
+        limit = self.task.max_length or task_config(stored.get("task", {})).max_length
+        same = replace(self, training=training, task=replace(self.task, max_length=limit))
         asked = same.as_table("")
         differing = [
             f"{name}.{key} is {there!r} there and {here!r} here"
@@ -83,14 +85,17 @@ def resolve(
         "training": [f.name for f in dataclasses.fields(TrainingConfig)],
     }
     tables = merged(tables, by_table(settings, known))
-    task = {key: value for key, value in tables.get("task", {}).items() if key != "name"}
     model_settings = {key: value for key, value in tables["model"].items() if key != "name"}
     options = {key: value for key, value in tables["data"].items() if key not in ("name", "fingerprint")}
+    training = typed(TrainingConfig, tables.get("training", {}), "training")
+    if not training.steps and not training.minutes:
+        raise UserError("how long to train is not said: give minutes (--minutes 5) or steps (--steps 2000)")
+    source.check(options)
     return Settings(
         data={"name": source.name, **source.options, **options},
         model={"name": entry.name, **asdict(typed(entry.config, model_settings, "model"))},
-        task=typed(Seq2SeqConfig, task, "task"),
-        training=typed(TrainingConfig, tables.get("training", {}), "training"),
+        task=task_config(tables.get("task", {})),
+        training=training,
     )
 
 

@@ -26,7 +26,7 @@ from qkv.training.loop import Loop
 from qkv.training.precision import choose_precision
 from qkv.training.settings import Settings, resolve
 
-DEV_EXAMPLES = 2000
+DEV_EXAMPLES = 1000
 """How many dev examples an evaluation during training decodes, spread evenly over the split."""
 
 SAVE_EVERY = 60.0
@@ -61,7 +61,7 @@ def train(
     """
     wanted = resolve(config, data, model, settings)
     folder = Path(out) if out is not None else Path("runs") / f"{wanted.data['name']}-{wanted.model['name']}"
-    stored = _stored(folder)
+    stored, where = stored_run(folder, wanted), resolve_device(device)
     options = {key: value for key, value in wanted.data.items() if key not in ("name", "fingerprint")}
     pairs = catalogue.entry(wanted.data["name"]).load(catalogue.get(wanted.data["name"], progress), **options)
     wanted = wanted.with_data(pairs.fingerprint)
@@ -70,19 +70,30 @@ def train(
         if _finished(folder):
             logger.info("%s is finished; nothing to train", folder)
             return load(folder, device)
-    return _Training(wanted, folder, pairs, device, listeners, continued=stored is not None).run()
+    return _Training(wanted, folder, pairs, where, listeners, continued=stored is not None).run()
 
 
-def _stored(folder: Path) -> dict[str, Any] | None:
+def stored_run(folder: Path, wanted: Settings) -> dict[str, Any] | None:
+    """The config of the run in `folder`, None when there is none.
+
+    Raises UserError when that run has other settings than `wanted`, and when the folder holds something else.
+    """
     if (folder / files.CONFIG).is_file():
-        return files.read_config(folder)
-    if folder.is_dir() and any(folder.iterdir()):
+        stored = files.read_config(folder)
+        wanted.matching(stored, folder)
+        return stored
+    if folder.is_dir() and not all(map(files.unfinished, folder.iterdir())):
         raise UserError(f"{folder} exists and is not a run: choose another --out, so that nothing there is overwritten")
     return None
 
 
 def _finished(folder: Path) -> bool:
     return any(event["event"] == "end" for event in files.read_events(folder))
+
+
+def _last_step(event: dict[str, Any], done: checkpoint.Progressed) -> int:
+    # A checkpoint may be of the step that an evaluation was due after, and of the time before it.
+    return done.evaluated if event["event"] == "evaluation" else done.step
 
 
 def spread(examples: Sequence[Example], count: int) -> list[Example]:
@@ -121,19 +132,19 @@ class _Training:
         settings: Settings,
         folder: Path,
         pairs: Pairs,
-        device: str,
+        where: torch.device,
         listeners: Sequence[Listener] | None,
         continued: bool,
     ):
         self.folder, self.pairs = folder, pairs
-        where = resolve_device(device)
         torch.manual_seed(settings.training.seed)
         self.task = Seq2Seq.of(settings.task, pairs)
         network = build_model(settings.model, self.task.sizes).to(where)
         files.make_folder(folder)
+        files.sweep(folder)
         precision = choose_precision(settings.training.precision, where)
         logger.info("training on %s in %s (%s)", where, precision.name, precision.reason)
-        config = settings.training
+        config = replace(settings.training, precision=precision.name)
         self.loop = Loop(network, self.task, self.task.items(pairs.train), config, precision, config.steps)
         if not config.steps:
             steps = max(1, round(60.0 * config.minutes / self.loop.seconds_per_step()))
@@ -148,39 +159,42 @@ class _Training:
         self.continued = continued
 
     def run(self) -> Run:
-        self._begin()
-        started, saved = time.monotonic() - self.loop.progressed.seconds, time.monotonic()
-        groups = self.loop.groups()
         try:
+            self._begin()
             with _finish_the_step() as stop:
-                while self.loop.progressed.step < self.steps:
-                    self._step(groups, started)
-                    due = self.loop.progressed.step in self.evaluate_at
-                    if due and not stop:
-                        paused = time.monotonic()
-                        self._evaluate()
-                        started += time.monotonic() - paused
-                    if stop or due or time.monotonic() - saved > SAVE_EVERY:
-                        self._save()
-                        saved = time.monotonic()
-                    if stop:
-                        raise Interrupted(
-                            f"stopped at step {self.loop.progressed.step} of {self.steps} and saved; the same command "
-                            f"goes on from there ({self.folder})"
-                        )
-        except KeyboardInterrupt:
+                self._train(stop)
+            return self._end()
+        finally:
             self._close()
-            raise
-        except UserError:
-            self._close()
-            raise
-        return self._end()
+
+    def _train(self, stop: Sequence[str]) -> None:
+        here, groups = self.loop.progressed, self.loop.groups()
+        started, saved = time.monotonic() - here.seconds, time.monotonic()
+        while (due := self._evaluation_is_due()) or here.step < self.steps:
+            if due:
+                paused = time.monotonic()
+                self._evaluate()
+                started += time.monotonic() - paused
+            else:
+                self._step(groups, started)
+            if stop or due or time.monotonic() - saved > SAVE_EVERY:
+                self._save()
+                saved = time.monotonic()
+            if stop:
+                raise Interrupted(
+                    f"stopped at step {here.step} of {self.steps} and saved; the same command goes on from there "
+                    f"({self.folder})"
+                )
+
+    def _evaluation_is_due(self) -> bool:
+        here = self.loop.progressed
+        return here.step in self.evaluate_at and here.evaluated < here.step
 
     def _begin(self) -> None:
         done = checkpoint.load(self.folder, self.loop.model, self.loop.optimiser) if self.continued else None
         if done is not None:
             self.loop.progressed = done
-            files.keep_events(self.folder, lambda event: event["step"] <= done.step)
+            files.keep_events(self.folder, lambda event: event["step"] <= _last_step(event, done))
             logger.info("going on from step %d of %d", done.step, self.steps)
         else:
             files.write_config(self.folder, self.settings.as_table(qkv.__version__))
@@ -206,6 +220,7 @@ class _Training:
         here, sample = self.loop.progressed, spread(self.pairs.dev, DEV_EXAMPLES)
         loss = self.loop.mean_loss(self.task.items(sample))
         metrics = {"loss": loss, **self._scores(sample, beam=1)}
+        here.evaluated = here.step
         if metrics[self.task.metric] <= here.best:
             here.best, here.best_step = metrics[self.task.metric], here.step
             files.write_weights(self.folder, self.loop.model)
@@ -228,7 +243,6 @@ class _Training:
             "event": "end", "step": here.step, "seconds": round(here.seconds, 3), "best_step": here.best_step,
             "tokens": here.tokens, "test_examples": len(self.pairs.test), "beam": self.task.config.beam, "test": test,
         })
-        self._close()
         return load(self.folder, str(self.loop.device))
 
     def _save(self) -> None:
@@ -238,10 +252,11 @@ class _Training:
 
     def _close(self) -> None:
         for listener in self.listeners:
-            listener.flush()
             close: Callable[[], None] | None = getattr(listener, "close", None)
             if close:
                 close()
+        for listener in self.listeners:
+            listener.flush()
 
     def _say(self, event: dict[str, Any]) -> None:
         for listener in self.listeners:

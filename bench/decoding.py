@@ -1,0 +1,238 @@
+"""Greedy decoding, words a second: the house's cached loop, the same without a cache, transformers and CTranslate2.
+
+All read the same weights, the same words in the same batches, and must write the same symbols.
+Letters: B rows of a batch, Ts source time.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import qkv
+from bench import common, peers
+from qkv.data import catalogue
+from qkv.data.batches import pad
+from qkv.data.symbols import BOS, EOS, PAD
+from qkv.errors import UserError
+from qkv.generation.greedy import greedy
+from qkv.models.encoder_decoder import EncoderDecoder
+from qkv.run.run import build_model
+from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
+from qkv.training.precision import choose_precision
+from qkv.training.train import spread
+
+FULL = {
+    "model": {
+        "d_model": 256, "n_heads": 4, "d_ff": 1024, "n_layers": 3, "pre_norm": False, "activation": "relu",
+        "dropout": 0.0,
+    },
+    "training": {"steps": 150, "lr": 1e-3, "warmup": 50, "batch_tokens": 2048, "evaluations": 1, "seed": 0},
+    "words": 10_000, "batch": 256, "single_words": 200, "max_length": 32, "rounds": 3,
+}  # fmt: skip
+QUICK = {
+    "model": {
+        "d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1, "pre_norm": False, "activation": "relu", "dropout": 0.0,
+    },
+    "training": None, "words": 24, "batch": 8, "single_words": 2, "max_length": 6, "rounds": 1,
+}  # fmt: skip
+SAME = 0.98
+"""Share of words on which the float32 systems must agree; the rest are near ties that rounding decides."""
+
+Decode = Callable[[list[list[int]]], list[list[int]]]
+"""Source ids of one batch, without eos, to target ids."""
+
+
+class NoCache:
+    """A model that keeps the memory and the symbols so far, and reads all of them again at every step."""
+
+    training = False
+
+    def __init__(self, model: EncoderDecoder):
+        self.model = model
+
+    def prefill(self, inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        mask = inputs["source_mask"]
+        memory = self.model.encoder(inputs["source"], mask)
+        return self._read({"memory": memory, "mask": mask, "target": inputs["target"]})
+
+    def step(self, tokens: Tensor, state: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._read({**state, "target": torch.cat([state["target"], tokens[:, None]], 1)})
+
+    def _read(self, state: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        states = self.model.decoder(state["target"], state["memory"], state["mask"])
+        return self.model.head(states[:, -1:])[:, 0], state
+
+
+def trained(settings: Mapping[str, Any], task: Seq2Seq) -> tuple[EncoderDecoder, Seq2Seq]:
+    """A post-norm model trained just so long that outputs end like words; kept in bench/.cache for the next time."""
+    torch.manual_seed(0)
+    if settings["training"] is None:
+        return build_model({"name": "encoder_decoder", **settings["model"]}, task.sizes).eval(), task  # pyright: ignore[reportReturnType]
+    chosen = {**settings["model"], **settings["training"], "beam": 1}
+    folder = common.CACHE / f"decoding-{common.digest(chosen)}"
+    run = qkv.train("cmudict", "encoder_decoder", out=folder, device="cpu", **chosen)
+    return run.model, run.task  # pyright: ignore[reportReturnType]
+
+
+def by_qkv(model: Any, max_length: int) -> Decode:
+    def decode(sources: list[list[int]]) -> list[list[int]]:
+        source, mask = pad([[*s, EOS] for s in sources], PAD)  # (B, Ts)
+        found = greedy(model, {"source": source, "source_mask": mask}, bos=BOS, eos=EOS, max_length=max_length)
+        return [one.tokens for one in found]
+
+    return decode
+
+
+def by_transformers(peer: Any, max_length: int) -> Decode:
+    def decode(sources: list[list[int]]) -> list[list[int]]:
+        source, mask = pad([[*s, EOS] for s in sources], PAD)
+        outputs = peer.generate(source, attention_mask=mask.long(), max_new_tokens=max_length).tolist()
+        return [list(itertools.takewhile(lambda symbol: symbol != EOS, output[1:])) for output in outputs]
+
+    return decode
+
+
+def by_ctranslate2(folder: Path, compute_type: str, task: Seq2Seq, max_length: int) -> Decode:
+    import ctranslate2
+
+    translator = ctranslate2.Translator(
+        str(folder), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=torch.get_num_threads()
+    )
+    (eos,) = task.source.decode([EOS], controls=True)
+    ids = {symbol: i for i, symbol in enumerate(task.target.decode(range(len(task.target)), controls=True))}
+
+    def decode(sources: list[list[int]]) -> list[list[int]]:
+        symbols = [[*task.source.decode(s), eos] for s in sources]
+        found = translator.translate_batch(symbols, beam_size=1, max_decoding_length=max_length, max_batch_size=0)
+        return [[ids[symbol] for symbol in one.hypotheses[0]] for one in found]
+
+    return decode
+
+
+def systems(model: EncoderDecoder, task: Seq2Seq, settings: Mapping[str, Any]) -> tuple[dict[str, Decode], list[str]]:
+    """Every system that can run here, the house's own in its chosen precision first, and those not installed."""
+    limit = settings["max_length"]
+    chosen = choose_precision("auto", torch.device("cpu"))
+    lower = copy.deepcopy(model).to(torch.bfloat16) if chosen.dtype == torch.bfloat16 else None
+    found: dict[str, Decode] = {"qkv bfloat16": by_qkv(lower, limit)} if lower is not None else {}
+    found |= {"qkv float32": by_qkv(model, limit), "qkv, prefix re-run": by_qkv(NoCache(lower or model), limit)}
+    missing: list[str] = []
+    try:
+        peer = peers.marian(model, settings["model"], **task.sizes)
+    except ImportError:
+        return found, ["transformers", "CTranslate2 (its converter needs transformers)"]
+    found["transformers float32"] = by_transformers(peer, limit)
+    if lower is not None:
+        found["transformers bfloat16"] = by_transformers(copy.deepcopy(peer).to(torch.bfloat16), limit)
+    try:
+        folder = peers.ctranslate2_folder(peer, task.source, task.target, common.CACHE / "ctranslate2")
+        for kind in peers.compute_types():
+            found[f"CTranslate2 {kind}"] = by_ctranslate2(folder, kind, task, limit)
+    except ImportError:
+        missing.append("CTranslate2")
+    return found, missing
+
+
+def check_same(found: Mapping[str, Decode], batches: Sequence[list[list[int]]]) -> dict[str, float]:
+    """Share of the words of some batches on which each system says what qkv in float32 says.
+
+    Raises UserError when one in float32 differs on more than a few: then the systems do not do the same work.
+    """
+    sample = batches[:: max(1, len(batches) // 3)]
+    said = {system: [output for batch in sample for output in decode(batch)] for system, decode in found.items()}
+    ours = said["qkv float32"]
+    same = {
+        system: sum(a == b for a, b in zip(ours, outputs, strict=True)) / len(ours) for system, outputs in said.items()
+    }
+    for system, share in same.items():
+        if system.endswith("float32") and share < SAME:
+            raise UserError(f"{system} writes the same symbols as qkv for {share:.1%} of the words only")
+    return same
+
+
+def warm(found: Mapping[str, Decode], several: Sequence[list[list[int]]]) -> None:
+    """Every system once on a short, a middling and a long batch."""
+    for decode in found.values():
+        for one in several[:: max(1, len(several) // 3)]:
+            decode(one)
+
+
+def main() -> None:
+    options = common.options(__doc__)
+    settings = QUICK if options.quick else FULL
+    pairs = catalogue.load("cmudict")
+    model, task = trained(settings, Seq2Seq.of(Seq2SeqConfig(), pairs))
+    every = [example for split in pairs.splits.values() for example in split]
+    sources = [task.source.encode(example.source) for example in spread(every, settings["words"])]
+    batch = settings["batch"]
+    ordered = sorted(sources, key=len)
+    batches = [ordered[i : i + batch] for i in range(0, len(ordered), batch)]
+    alone = [[source] for source in sources[:: len(sources) // settings["single_words"]]][: settings["single_words"]]
+    found, missing = systems(model, task, settings)
+    same = check_same(found, batches)
+    measured = common.Measurements("decoding", settings, options)
+
+    def words_per_second(decode: Decode, several: Sequence[list[list[int]]]) -> Callable[[int], float]:
+        words = sum(map(len, several))
+        return lambda _: words / common.seconds(lambda: [decode(one) for one in several])
+
+    for group, several in (("batches", batches), ("one word at a time", alone)):
+        contest = {system: words_per_second(decode, several) for system, decode in found.items()}
+        measured.rounds(group, contest, settings["rounds"], partial(warm, found, several))
+    outputs = [output for one in batches for output in found["qkv float32"](one)]
+    finish(measured, same, missing, outputs)
+
+
+def finish(
+    measured: common.Measurements, same: Mapping[str, float], missing: Sequence[str], outputs: list[list[int]]
+) -> None:
+    batched = measured.samples["batches"]
+    ours = next(iter(batched))
+    peers_of = {group: [s for s in contest if s != ours] for group, contest in measured.samples.items()}
+    ratios = {group: {s: measured.ratio(group, ours, s) for s in others} for group, others in peers_of.items()}
+    best = min((s for s in batched if s.startswith("CTranslate2")), key=lambda s: ratios["batches"][s]["ratio"], default="")
+    limits = [
+        ("qkv, prefix re-run", "qkv, prefix re-run", 2.5), ("transformers float32", "transformers float32", 2.5),
+        (best, "CTranslate2 at its best", 1.5),
+    ]  # fmt: skip
+    targets = [
+        common.target(f"times {what}", ratios["batches"][system]["ratio"] if system in batched else None, wanted)
+        for system, what, wanted in limits
+    ]
+    symbols = sum(len(output) + 1 for output in outputs) / len(outputs)
+    cut = sum(len(output) == measured.settings["max_length"] for output in outputs)
+    measured.finish(
+        unit="words/s", ours=ours, ratios=ratios, ctranslate2_best=best, targets=targets, not_installed=list(missing),
+        same_outputs={system: round(share, 4) for system, share in same.items()},
+        symbols_per_word=round(symbols, 2), cut_at_max_length=cut,
+    )  # fmt: skip
+    rows = [
+        [
+            system, f"{measured.median('batches', system):,.0f}",
+            f"{measured.median('batches', ours) / measured.median('batches', system):.2f}",
+            f"{measured.median('one word at a time', system):,.1f}",
+            f"{measured.median('one word at a time', ours) / measured.median('one word at a time', system):.2f}",
+            f"{same[system]:.1%}",
+        ]
+        for system in batched
+    ] + [[system, "not installed", "", "", "", ""] for system in missing]  # fmt: skip
+    size = measured.settings["batch"]
+    columns = ["greedy decoding", f"words/s, {size} a batch", "qkv is times", "words/s, one at a time", "qkv is times", "same outputs"]
+    notes = [
+        *measured.target_notes(targets),
+        f"{symbols:.1f} symbols a word with eos; {cut} of {len(outputs)} words cut at {measured.settings['max_length']}",
+        *measured.notes(),
+    ]  # fmt: skip
+    common.show(f"Greedy decoding of {len(outputs):,} CMUdict words, medians", columns, rows, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The fingerprint of data: the same for the same content and options, another one for any change."""
+
+import hashlib
+
+import pytest
+
+from qkv.data.pairs import Example, Pairs, fingerprint
+
+
+def word(text, *targets):
+    return Example(tuple(text), tuple(tuple(target.split()) for target in targets), text)
+
+
+SPLITS = {"train": [word("ab", "A B", "A")], "dev": [word("a", "A")], "test": []}
+
+
+def test_the_fingerprint_is_stable():
+    assert fingerprint(SPLITS, {"stress": False}) == fingerprint(dict(SPLITS), {"stress": False})
+    # Written out, since run folders keep it: it must not change between versions unnoticed.
+    written = b'{"stress": true}"train"\n["ab"]\n[["a", "b"]]\n[[["A"], ["B", "C"]]]\n'
+    expected = hashlib.sha256(written).hexdigest()
+    assert fingerprint({"train": [word("ab", "A", "B C")]}, {"stress": True}) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {**SPLITS, "train": [word("ab", "A", "A B")]},
+        {**SPLITS, "train": [word("ab", "A B A")]},
+        {**SPLITS, "dev": [word("b", "A")]},
+        {**SPLITS, "dev": [], "test": [word("a", "A")]},
+        {**SPLITS, "train": []},
+    ],
+)
+def test_any_change_of_the_content_changes_it(changed):
+    assert fingerprint(changed, {"stress": False}) != fingerprint(SPLITS, {"stress": False})
+
+
+def test_options_change_it():
+    assert fingerprint(SPLITS, {"stress": True}) != fingerprint(SPLITS, {"stress": False})
+
+
+def test_splits_by_name():
+    pairs = Pairs(**SPLITS, name="toy", source_symbols="characters", target_symbols="spaces", notes=[], fingerprint="0")
+    assert pairs.splits == SPLITS
+    assert list(pairs.splits) == ["train", "dev", "test"]

@@ -1,0 +1,129 @@
+"""A checkpoint holds all that the numbers depend on, replaces the last one whole, and says when it is damaged."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from qkv.errors import UserError
+from qkv.training import checkpoint
+from qkv.training.checkpoint import Progressed
+
+
+def parts(seed=0):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Linear(3, 3))
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+def step(model, optimiser):
+    loss = model(torch.randn(4, 3)).square().mean()
+    loss.backward()
+    optimiser.step()
+    optimiser.zero_grad()
+    return float(loss.detach())
+
+
+def test_a_restored_run_goes_on_with_the_same_numbers(tmp_path):
+    model, optimiser = parts()
+    for _ in range(3):
+        step(model, optimiser)
+    done = Progressed(step=3, epoch=1, batch=2, tokens=77, seconds=1.5, best=12.5, best_step=2, evaluated=3)
+    checkpoint.save(tmp_path, model, optimiser, done)
+    wanted = [step(model, optimiser) for _ in range(3)]
+    other, others = parts(seed=9)
+    assert checkpoint.load(tmp_path, other, others) == done
+    assert [step(other, others) for _ in range(3)] == wanted
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_a_run_before_its_first_evaluation_has_no_best_yet(tmp_path):
+    checkpoint.save(tmp_path, *parts(), Progressed(step=1))
+    assert checkpoint.load(tmp_path, *parts()).best == float("inf")
+
+
+def test_no_checkpoint_is_none(tmp_path):
+    assert checkpoint.load(tmp_path, *parts()) is None
+
+
+def damaged_copies(whole):
+    yield from (b"", b"PK", b"rubbish" * 40, b"\x80\x02}q\x00.", whole[:-1], whole[: len(whole) // 2], whole[40:])
+    draw = random.Random(0)
+    for _ in range(40):
+        start = draw.randrange(len(whole))
+        yield whole[:start] + draw.randbytes(60) + whole[start + 60 :]
+
+
+def test_a_damaged_checkpoint_is_named_or_harmless_and_never_a_crash(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(tmp_path, *parts(), Progressed(step=3))
+    said = []
+    for content in damaged_copies(path.read_bytes()):
+        path.write_bytes(content)
+        try:
+            checkpoint.load(tmp_path, *parts())
+        except UserError as error:
+            said.append(str(error))
+    assert len(said) > 7
+    assert all(line.startswith(f"{path} is damaged (") and "delete it to begin anew" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [3, [], {}, {"model": {}, "optimiser": {}, "progressed": {}, "random": {}}, torch.ones(2), "checkpoint"],
+)
+def test_a_file_of_something_else_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "checkpoint.pt")
+    with pytest.raises(UserError, match=r"checkpoint.pt is damaged \(.+\)"):
+        checkpoint.load(tmp_path, *parts())
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    checkpoint.save(tmp_path, *parts(), Progressed(step=3))
+    model = nn.Linear(3, 3)
+    with pytest.raises(UserError, match=r"checkpoint.pt is damaged"):
+        checkpoint.load(tmp_path, model, torch.optim.AdamW(model.parameters()))
+
+
+def test_no_code_in_a_checkpoint_is_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (tmp_path.joinpath("sprung").mkdir, ())
+
+    torch.save({"model": Trap()}, tmp_path / "checkpoint.pt")
+    with pytest.raises(UserError, match="checkpoint.pt is damaged"):
+        checkpoint.load(tmp_path, *parts())
+    assert not (tmp_path / "sprung").exists()
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import torch
+from qkv.errors import UserError
+from qkv.training import checkpoint
+
+model = torch.nn.Linear(300, 300)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    checkpoint.save(Path(sys.argv[1]), model, torch.optim.AdamW(model.parameters()), checkpoint.Progressed(step=9))
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of a file")
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_previous_checkpoint(tmp_path):
+    checkpoint.save(tmp_path, *parts(), Progressed(step=3))
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"cannot write {tmp_path / 'checkpoint.pt'}: ")
+    assert "What was there before is intact" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+    assert checkpoint.load(tmp_path, *parts()).step == 3
