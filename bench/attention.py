@@ -51,7 +51,8 @@ def main() -> None:
     masks = {other: measured.ratio("dropout", f"{other}: torch", f"{other}: qkv") for other in ("mask", "whole")}
     measured.finish(unit="ms", thresholds=thresholds, dropout_ratios=masks)
     notes = [said(dtype, found) for dtype, found in thresholds.items()]
-    notes += [dropout_note(measured, "mask", "bernoulli_ and keep_mask"), dropout_note(measured, "whole", "F.dropout and dropout, forward+backward")]
+    notes.append(dropout_note(measured, "mask", "bernoulli_ and keep_mask"))
+    notes.append(dropout_note(measured, "whole", "F.dropout and dropout, forward+backward"))
     common.show(
         f"Attention over {settings['tokens']} tokens in rows of T, fused / explicit, ms", *table(measured, settings),
         [*notes, *measured.notes()],
@@ -94,7 +95,6 @@ def measure(measured: common.Measurements, case: Case, settings: dict[str, Any])
     def warm_up() -> None:
         for path in PATHS:
             with forced(path):
-                run()
                 once = common.seconds(run)
         repeats[0] = max(1, math.ceil(0.005 / once))  # at least 5 ms a sample, so that the clock is no matter
 
@@ -105,7 +105,7 @@ def measure(measured: common.Measurements, case: Case, settings: dict[str, Any])
 
         return sample
 
-    rounds = settings["rounds"] if length < 512 else math.ceil(settings["rounds"] / 2)
+    rounds = settings["rounds"] if length < 256 else min(3, settings["rounds"])
     measured.rounds(name(case), {path: timed(path) for path in PATHS}, rounds, warm_up)
 
 
@@ -127,7 +127,7 @@ def forced(path: str) -> Iterator[None]:
 
 
 def threshold(measured: common.Measurements, dtype: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What the house's rule costs at each length, over all masks and passes (geometric mean), and what would be best."""
+    """What the house's rule costs at each length (geometric mean over masks and passes), and what would be best."""
     gains: dict[int, float] = {}  # length -> explicit / fused: above 1 the fused kernel is quicker
     for length in settings["lengths"]:
         logs = [
@@ -194,7 +194,7 @@ def dropout_note(measured: common.Measurements, which: str, what: str) -> str:
 
 def table(measured: common.Measurements, settings: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     columns = ["mask", "T", *(f"{dtype} {which}" for dtype in DTYPES for which in PASSES)]
-    lengths = {mask: settings["lengths"] for mask in MASKS} | {"one query": settings["one_query"]["keys"]}
+    lengths = dict.fromkeys(MASKS, settings["lengths"]) | {"one query": settings["one_query"]["keys"]}
     rows: list[list[str]] = []
     for mask, several in lengths.items():
         for length in several:

@@ -164,7 +164,8 @@ class Measurements:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         heading = {
             "name": self.name, "date": now, "machine": self.machine, "load_before": self.load,
-            "versions": self.versions, "quick": self.quick, "resumed": self.resumed, "seconds": round(time.monotonic() - self._started, 1),
+            "versions": self.versions, "quick": self.quick,
+            "resumed": self.resumed, "seconds": round(time.monotonic() - self._started, 1),
             "settings": self.settings,
         }  # fmt: skip
         write_json(self.out / f"{self.name}.json", {**heading, "medians": medians, **results})
@@ -212,7 +213,9 @@ def write_json(path: Path, content: Any) -> None:
     part.replace(path)
 
 
-def target(what: str, measured: float | None, wanted: float, at_most: bool = False, applies: str = "") -> dict[str, Any]:
+def target(
+    what: str, measured: float | None, wanted: float, at_most: bool = False, applies: str = ""
+) -> dict[str, Any]:
     """One line of what must be reached. `applies` says why it doesn't count on this machine, when it doesn't."""
     reached = None if measured is None or applies else (measured <= wanted if at_most else measured >= wanted)
     sign = "<=" if at_most else ">="

@@ -43,6 +43,7 @@ QUICK = {
     },
     "training": None, "words": 24, "batch": 8, "single_words": 2, "max_length": 6, "rounds": 1,
 }  # fmt: skip
+NO_BFLOAT16 = "does not apply: this machine has no bfloat16 arithmetic"
 SAME = 0.98
 """Share of words on which the float32 systems must agree; the rest are near ties that rounding decides."""
 
@@ -198,14 +199,19 @@ def finish(
     ours = next(iter(batched))
     peers_of = {group: [s for s in contest if s != ours] for group, contest in measured.samples.items()}
     ratios = {group: {s: measured.ratio(group, ours, s) for s in others} for group, others in peers_of.items()}
-    best = min((s for s in batched if s.startswith("CTranslate2")), key=lambda s: ratios["batches"][s]["ratio"], default="")
+    theirs = [s for s in batched if s.startswith("CTranslate2")]
+    best = min(theirs, key=lambda s: ratios["batches"][s]["ratio"], default="")
+    missing_arithmetic = "" if ours == "qkv bfloat16" else NO_BFLOAT16
     limits = [
-        ("qkv, prefix re-run", "qkv, prefix re-run", 2.5), ("transformers float32", "transformers float32", 2.5),
-        (best, "CTranslate2 at its best", 1.5),
+        ("qkv, prefix re-run", "qkv, prefix re-run", 2.5, ""),
+        ("transformers float32", "transformers float32", 2.5, missing_arithmetic),
+        (best, "CTranslate2 at its best", 1.5, missing_arithmetic),
     ]  # fmt: skip
     targets = [
-        common.target(f"times {what}", ratios["batches"][system]["ratio"] if system in batched else None, wanted)
-        for system, what, wanted in limits
+        common.target(
+            f"times {what}", ratios["batches"][system]["ratio"] if system in batched else None, wanted, applies=applies
+        )
+        for system, what, wanted, applies in limits
     ]
     symbols = sum(len(output) + 1 for output in outputs) / len(outputs)
     cut = sum(len(output) == measured.settings["max_length"] for output in outputs)
@@ -224,11 +230,12 @@ def finish(
         ]
         for system in batched
     ] + [[system, "not installed", "", "", "", ""] for system in missing]  # fmt: skip
-    size = measured.settings["batch"]
-    columns = ["greedy decoding", f"words/s, {size} a batch", "qkv is times", "words/s, one at a time", "qkv is times", "same outputs"]
+    size, limit = measured.settings["batch"], measured.settings["max_length"]
+    per_batch, alone = f"words/s, {size} a batch", "words/s, one at a time"
+    columns = ["greedy decoding", per_batch, "qkv is times", alone, "qkv is times", "same outputs"]
     notes = [
         *measured.target_notes(targets),
-        f"{symbols:.1f} symbols a word with eos; {cut} of {len(outputs)} words cut at {measured.settings['max_length']}",
+        f"{symbols:.1f} symbols a word with eos; {cut} of {len(outputs)} words cut at {limit}",
         *measured.notes(),
     ]  # fmt: skip
     common.show(f"Greedy decoding of {len(outputs):,} CMUdict words, medians", columns, rows, notes)

@@ -25,7 +25,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="optimiser steps of each run")
     parser.add_argument("--quick", action="store_true", help="a tiny model, to see that the script works")
-    parser.add_argument("--out", type=Path, help="the JSON file (default: beside the demo's config; with --quick in bench/.cache)")
+    parser.add_argument(
+        "--out", type=Path, help="the JSON file (default: the package's own; with --quick in bench/.cache)"
+    )
     options = parser.parse_args()
     out = options.out or (common.CACHE / "quick" / "demo_curve.json" if options.quick else CURVE)
     with resources.as_file(CONFIG) as path:
@@ -39,8 +41,10 @@ def main() -> None:
     for count in steps:
         end = point(config, count)
         points.append([end["tokens"], round(end["test"]["wer"], 2)])
-        seconds = f"{end['seconds']:.0f}"
-        rows.append([f"{count:,}", f"{end['tokens']:,}", seconds, f"{end['test']['wer']:.1f}", f"{end['test']['per']:.1f}"])
+        test = end["test"]
+        rows.append(
+            [f"{count:,}", f"{end['tokens']:,}", f"{end['seconds']:.0f}", f"{test['wer']:.1f}", f"{test['per']:.1f}"]
+        )
         common.write_json(out, {"config": config, "points": points, "machine": common.machine()})
     common.show(
         "The demo's model after runs of different length", ["steps", "tokens", "seconds", "test WER %", "test PER %"],

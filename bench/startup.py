@@ -1,4 +1,4 @@
-"""What a person waits for before anything happens, and the memory that the demo takes. Every figure is a new process."""
+"""What a person waits for before anything happens, and the demo's memory. Every figure is a new process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def demo_memory(minutes: float) -> float | None:
         demo.returncode = os.waitstatus_to_exitcode(status)
         if demo.returncode:
             said.seek(0)
-            raise RuntimeError(f"qkv demo ended with {demo.returncode}: ...{said.read().decode(errors='replace')[-2000:]}")
+            tail = said.read().decode(errors="replace")[-2000:]
+            raise RuntimeError(f"qkv demo ended with {demo.returncode}: ...{tail}")
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, the others KiB
     return usage.ru_maxrss * unit / 1e9
 
@@ -81,7 +82,9 @@ def main() -> None:
     ]  # fmt: skip
     measured.finish(unit="s", demo_peak_gb=memory and round(memory, 3), targets=targets)
     rows = [[system, f"{measured.median('seconds', system):.3f} s"] for system in systems]
-    rows.append([f"peak memory, qkv demo --minutes {FULL['demo_minutes']}", f"{memory:.2f} GB" if memory else "left out"])
+    rows.append(
+        [f"peak memory, qkv demo --minutes {FULL['demo_minutes']}", f"{memory:.2f} GB" if memory else "left out"]
+    )
     notes = [*measured.target_notes(targets), *measured.notes()]
     common.show("Start and memory, medians", ["", "beyond torch or whole"], rows, notes)
 

@@ -27,7 +27,7 @@ from qkv.training.precision import Precision, choose_precision
 
 FULL = {
     "model": {"d_model": 256, "n_heads": 4, "d_ff": 1024, "n_layers": 3, "dropout": 0.1},
-    "batch_tokens": 4096, "batches_a_round": 5, "rounds": 5, "seed": 0,
+    "batch_tokens": 4096, "batches_a_round": 4, "rounds": 5, "seed": 0,
 }  # fmt: skip
 QUICK = {
     "model": {"d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1, "dropout": 0.1},

@@ -4,7 +4,8 @@ A comment above a fence says how:
 
     <!-- check: slow -->           only in the slow tier (so must be every fence that needs its results)
     <!-- check: install -->        shown, not run: the lines of pip, make and run.py are checked for what they name
-    <!-- check: with ARGUMENTS --> `qkv demo` and `qkv train` are given these as well
+    <!-- check: with ARGUMENTS --> `qkv demo` and `qkv train` are given these too (Python's qkv.train: `with beam=1`)
+    <!-- check: slow with ... -->  both
 
 Fences are run in their order, in one folder that holds the recipes and nothing else.
 """
@@ -82,7 +83,9 @@ def run_fences(folder: Path, slow: bool) -> int:
         if fence.install or (fence.slow and not slow):
             continue
         if fence.language == "python":
-            commands = [[sys.executable, "-c", shortened(fence.code)]]
+            given = "".join(f"{argument}, " for argument in fence.extra)
+            code = shortened(fence.code).replace("qkv.train(", f"qkv.train({given}")
+            commands = [[sys.executable, "-c", code]]
         else:
             commands = [command(line, fence) for line in fence.lines()]
         for words in commands:

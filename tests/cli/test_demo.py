@@ -51,6 +51,13 @@ def test_the_measured_curve_is_of_this_demo_and_gets_better_with_tokens():
     assert measured["config"] == config
 
 
+@pytest.mark.parametrize(("baseline", "ahead"), [(0.0, "The baseline is still ahead"), (100.1, "The Transformer is")])
+def test_the_verdict_says_who_is_ahead_and_how_much_was_read(finished_run, baseline, ahead):
+    made = demo.Demo(load(finished_run), Path("page"), {"wer": baseline, "per": baseline}, [], passes=1.25)
+    assert made.verdict.startswith(ahead)
+    assert "1.2 times" in made.verdict
+
+
 def test_what_is_recommended_can_be_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     for step in demo.next_steps(Path("runs/demo")):
@@ -103,21 +110,21 @@ class Links(HTMLParser):
 
 @pytest.fixture
 def fewer_words(monkeypatch):
-    """The real dictionary, one word in forty of it, with the demo's first word."""
+    """The real dictionary, one word in eighty of it, with the demo's first word."""
     entry = catalogue.entry("cmudict")
 
     def read(path, **options):
         pairs = cmudict.load(path, **options)
         shown = [e for split in pairs.splits.values() for e in split if e.text == demo.FIRST_WORD]
-        return replace(pairs, train=pairs.train[::40] + shown, dev=pairs.dev[::40], test=pairs.test[::40])
+        return replace(pairs, train=pairs.train[::80] + shown, dev=pairs.dev[::80], test=pairs.test[::80])
 
     monkeypatch.setitem(catalogue.CATALOGUE, "cmudict", replace(entry, read=read))
 
 
 @pytest.mark.slow
 def test_the_demo_shows_trains_scores_and_leaves_one_offline_page(qkv, fewer_words, tmp_path):
-    out = tmp_path / "the demo"
-    found = qkv.json("demo", "--minutes", "0.1", "--out", out)
+    out = tmp_path / "the [b] 演示"
+    found = qkv.json("demo", "--minutes", "0.05", "--out", out)
     assert set(found) >= {"run", "report", "wer", "per", "baseline", "new_words"}
     assert set(found["baseline"]) == {"wer", "per"}
     assert len(found["new_words"]) == 10
@@ -126,18 +133,22 @@ def test_the_demo_shows_trains_scores_and_leaves_one_offline_page(qkv, fewer_wor
     for words in ("WER", "PER", "longest known context", f"{found['baseline']['wer']:.2f}", *found["new_words"]):
         assert words in page
     assert Links(page).found == []
-    assert (tmp_path / "the demo-first-look.png").read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in tmp_path.iterdir()} == {"the demo", "the demo-first-look.png"}
+    picture = tmp_path / "the [b] 演示-first-look.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert set(tmp_path.iterdir()) == {out, picture}
 
-    said, _ = qkv("demo", "--minutes", "0.1", "--out", out)
+    said, _ = qkv("demo", "--minutes", "0.05", "--out", out)
     assert f"{found['wer']:.1f}" in said
-    assert str(found["report"]) in said.replace("\n", "")
+    assert f"The report, one offline page: {out / 'report' / 'index.html'}\n" in said
+    assert str(picture) in said.replace("\n", "")
     assert "What to try next" in said
     assert "cross_attention" in said
     step = next(step for step in demo.next_steps(out) if "predict" in step.command)
-    lines, _ = qkv("predict", out, *shlex.split(step.command.split(str(out))[1]))
+    program, verb, folder, *arguments = shlex.split(step.command)
+    assert (program, verb, folder) == ("qkv", "predict", str(out))
+    lines, _ = qkv("predict", folder, *arguments)
     assert lines.count("\n") == 2 * 3
-    assert "training.minutes is 0.1 there and 0.2 here" in qkv.refused("demo", "--minutes", "0.2", "--out", out)
+    assert "training.minutes is 0.05 there and 0.2 here" in qkv.refused("demo", "--minutes", "0.2", "--out", out)
 
 
 @pytest.mark.slow

@@ -12,7 +12,11 @@ from qkv.cli.options import console, device_option, download_bar, json_option, p
 @click.command()
 @click.option("--minutes", type=float, help="Training time.  [default: 2.5]")
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, metavar="DIR",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    metavar="DIR",
     help="The run folder.",
 )
 @device_option
@@ -40,9 +44,12 @@ def command(minutes: float | None, out: Path, device: str, as_json: bool) -> Non
     scores.add_row("this Transformer", f"{test['wer']:.1f}", f"{test['per']:.1f}")
     scores.add_row("baseline", f"{demo.baseline['wer']:.1f}", f"{demo.baseline['per']:.1f}")
     screen.print(scores)
+    screen.print(f"\n{demo.verdict}", highlight=False)
     screen.print("\nWords that are in no dictionary:")
     for prediction in demo.new_words:
         screen.print(f"  {prediction.text:16} {prediction.output}", highlight=False)
-    screen.print(f"\nThe report, one offline page: [bold]{demo.report}[/bold]\n\nWhat to try next:", highlight=False)
+    screen.print("\nThe report, one offline page: ", end="", highlight=False)
+    screen.print(str(demo.report), style="bold", markup=False, highlight=False, soft_wrap=True)
+    screen.print("\nWhat to try next:", highlight=False)
     for step in next_steps(demo.run.folder):
-        screen.print(f"  {step.text}:\n    {step.command}", highlight=False, soft_wrap=True)
+        screen.print(f"  {step.text}:\n    {step.command}", highlight=False, soft_wrap=True, markup=False)

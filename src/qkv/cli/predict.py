@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 @device_option
 @json_option
 def command(
-    run: Path, texts: tuple[str, ...], source: str | None, beam: int | None, n_best: int, scores: bool, device: str,
+    run: Path,
+    texts: tuple[str, ...],
+    source: str | None,
+    beam: int | None,
+    n_best: int,
+    scores: bool,
+    device: str,
     as_json: bool,
 ) -> None:
     """Predict with the run in folder RUN: one output line for each text.

@@ -45,6 +45,7 @@ def command(
     qkv train --config recipes/cmudict.toml --out runs/cmudict
     """
     from qkv.experiments.run_report import report_run
+    from qkv.run.folder import typed_path
     from qkv.training.train import train
 
     settings: dict[str, Any] = settings_from(ctx.args)
@@ -58,4 +59,4 @@ def command(
         return
     figures = ", ".join(f"{name.upper()} {value:.2f} %" for name, value in run.metrics().items())
     click.echo(f"test: {figures}\nrun:    {run.folder}\nreport: {page}")
-    click.echo(f'next:   qkv predict {run.folder} "transformer" "attention"')
+    click.echo(f"next:   qkv predict {typed_path(run.folder)} transformer attention")

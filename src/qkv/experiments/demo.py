@@ -23,7 +23,7 @@ from qkv.experiments.run_report import report_run
 from qkv.inspection import figures, shapes
 from qkv.inspection.record import record
 from qkv.run.config import read_toml
-from qkv.run.folder import make_folder
+from qkv.run.folder import make_folder, typed_path
 from qkv.run.run import Run, build_model, resolve_device
 from qkv.tasks.metrics import error_rates
 from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
@@ -42,12 +42,28 @@ NEW_WORDS = (
 
 @dataclass(frozen=True)
 class Demo:
-    """What `run_demo` did: the run, its page, its metrics and the baseline's, and how new words are pronounced."""
+    """What `run_demo` did: the run, its page, the baseline's metrics, and how new words are pronounced.
+
+    `passes` says how often the model has read the training words; the baseline has counted them all.
+    """
 
     run: Run
     report: Path
     baseline: dict[str, float]
     new_words: list[Prediction]
+    passes: float
+
+    @property
+    def verdict(self) -> str:
+        """Who is ahead, in a sentence."""
+        wer = self.run.metrics()["wer"]
+        read = f"the model has read the training words {self.passes:.1f} times"
+        if wer < self.baseline["wer"]:
+            return f"The Transformer is ahead of the baseline: {read}."
+        return (
+            f"The baseline is still ahead: it has counted every training word, and {read}. Longer training passes it: "
+            "the README has the figure of the full recipe."
+        )
 
 
 def run_demo(
@@ -83,17 +99,22 @@ def run_demo(
     new_words = run.predict([word for word in NEW_WORDS if word not in known][:10])
     unseen = [Example(p.text, p.output, score=p.score) for p in new_words]
     page = report_run(
-        run, pairs.test, baseline=baseline, baseline_name=LetterContext.name, unseen=unseen,
+        run,
+        pairs.test,
+        baseline=baseline,
+        baseline_name=LetterContext.name,
+        unseen=unseen,
         next_steps=next_steps(run.folder),
     )
-    return Demo(run, page, baseline, new_words)
+    return Demo(run, page, baseline, new_words, _passes(run, pairs))
 
 
 def next_steps(folder: Path) -> list[NextStep]:
     """What a newcomer may try after the demo."""
+    run = typed_path(folder)
     return [
-        NextStep("Pronounce your own words", f"qkv predict {folder} yourword another --nbest 3 --beam 5 --scores"),
-        NextStep("See every shape on the way", f"qkv shapes {folder}"),
+        NextStep("Pronounce your own words", f"qkv predict {run} yourword another --nbest 3 --beam 5 --scores"),
+        NextStep("See every shape on the way", f"qkv shapes {run}"),
         NextStep("Change the model: rotary positions", "qkv train --minutes 3 --positions rotary --out runs/rotary"),
         NextStep("Change it more: no positions at all", "qkv train --minutes 3 --positions none --out runs/nopos"),
         NextStep("Train the full recipe", "qkv train --config recipes/cmudict.toml --out runs/cmudict"),
@@ -113,11 +134,9 @@ def first_look(pairs: Pairs, config: dict[str, Any], picture: Path, console: Con
     with torch.no_grad(), record(model) as seen:
         model(**inputs)
     letters = [*example.source, "eos"]
-    axes = figures.heatmap(
-        seen[0].weights[0, 0], letters, letters, title=f"{seen[0].path}, head 0, before training"
-    )
+    axes = figures.heatmap(seen[0].weights[0, 0], letters, letters, title=f"{seen[0].path}, head 0, before training")
     figures.save(axes, picture)
-    console.print(f"\nIts first head, before training: {picture}")
+    console.print(f"\nIts first head, before training: {picture}", markup=False)
 
 
 def expected_wer(tokens: float) -> float | None:
@@ -168,6 +187,11 @@ class _Bar:
     def close(self) -> None:
         if isinstance(self._inner, Progress):
             self._inner.close()
+
+
+def _passes(run: Run, pairs: Pairs) -> float:
+    tokens = [event["tokens"] for event in run.events() if event["event"] == "end"][-1]
+    return tokens / sum(map(sum, run.task.lengths(run.task.items(pairs.train))))
 
 
 def _baseline(pairs: Pairs) -> tuple[dict[str, float], float]:

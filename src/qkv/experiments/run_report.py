@@ -76,7 +76,7 @@ def steps_of(run: Run, text: str) -> list[Row]:
 def _inputs(run: Run, text: str) -> tuple[dict[str, torch.Tensor], list[str]]:
     """The inputs of a forward over `text` and the run's own answer to it, and that answer's symbols."""
     source, _ = run.task.source.encode_text(text)
-    [[best]] = run.task.decode(run.model, [source], beam=1)  # pyright: ignore[reportArgumentType]
+    [[best]] = run.task.decode(run.model, [source], beam=1)
     batch = run.task.collate([(source, best.tokens)])
     return batch.to(next(run.model.parameters()).device).inputs, run.task.target.decode(best.tokens)
 
@@ -138,7 +138,7 @@ def _right_and_wrong(run: Run, test: Sequence[Pair], shown: int = 20) -> tuple[l
     if not test:
         return [], []
     chosen = [test[i * len(test) // 200] for i in range(min(200, len(test)))]
-    predictions = run.task.decode(run.model, [run.task.source.encode(e.source) for e in chosen])  # pyright: ignore[reportArgumentType]
+    predictions = run.task.decode(run.model, [run.task.source.encode(e.source) for e in chosen])
     right: list[Example] = []
     wrong: list[Example] = []
     for example, hypotheses in zip(chosen, predictions, strict=True):
@@ -152,7 +152,11 @@ def _right_and_wrong(run: Run, test: Sequence[Pair], shown: int = 20) -> tuple[l
 def _metrics(run: Run, baseline: Mapping[str, float] | None, name: str) -> list[Metric]:
     return [
         Metric(
-            LABELS[key][0], value, baseline[key] if baseline else None, baseline_name=name, meaning=LABELS[key][1],
+            LABELS[key][0],
+            value,
+            baseline[key] if baseline else None,
+            baseline_name=name,
+            meaning=LABELS[key][1],
             digits=2,
         )
         for key, value in run.metrics().items()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.errors import UserError
 
@@ -31,6 +31,13 @@ class Decodes(Protocol[State]):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Reads one symbol more a row, `tokens` (B,): (logits of the symbol after it (B, V), state)."""
         ...
+
+
+def decodes(model: nn.Module) -> Decodes[Any]:
+    """The model as what a search needs. Raises UserError when it has no `prefill` and `step`, naming its class."""
+    if not (hasattr(model, "prefill") and hasattr(model, "step")):
+        raise UserError(f"{type(model).__name__} cannot write one symbol after the other: it has no prefill and step")
+    return cast("Decodes[Any]", model)
 
 
 @dataclass(frozen=True, slots=True)

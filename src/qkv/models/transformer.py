@@ -33,7 +33,7 @@ class TransformerEncoder(nn.Module):
         positions = self.embedding.positions
         place = Placement(positions, pos, positions.bias(pos, pos))
         x = self.embedding(tokens, pos)
-        keys = None if mask is None else AttentionMask(keys=mask)
+        keys = _keys(mask)
         for block in self.blocks:
             x = block(x, keys, place)
         return self.norm(x)
@@ -73,20 +73,24 @@ class TransformerDecoder(nn.Module):
         positions = self.embedding.positions
         place = Placement(positions, pos, positions.bias(pos, pos))
         x = self.embedding(tokens, pos)
+        causal, keys = AttentionMask(mask, causal=True), _keys(memory_mask)
         for block in self.blocks:
-            x = block(
-                x, memory, mask=AttentionMask(mask, causal=True), memory_mask=_keys(memory_mask), place=place
-            )
+            x = block(x, memory, mask=causal, memory_mask=keys, place=place)
         return self.norm(x)
 
     def start(
-        self, memory: Float[Tensor, "B Ts D_m"] | None = None, memory_mask: Bool[Tensor, "B Ts"] | None = None,
-        batch: int = 1, device: torch.device | None = None,
+        self,
+        memory: Float[Tensor, "B Ts D_m"] | None = None,
+        memory_mask: Bool[Tensor, "B Ts"] | None = None,
+        batch: int = 1,
+        device: torch.device | None = None,
     ) -> DecoderState:
         """The state before any token: the memory projected once for every block."""
         blocks = tuple(block.start(memory) for block in self._typed_blocks())
         if memory is not None:
             batch, device = memory.size(0), memory.device
+        if _keys(memory_mask) is None:
+            memory_mask = None
         return DecoderState(blocks, torch.zeros(batch, 0, dtype=torch.long, device=device), None, memory_mask)
 
     def step(
@@ -98,16 +102,14 @@ class TransformerDecoder(nn.Module):
         """
         so_far = _joined_mask(state, tokens, mask)
         pos = _next_positions(state, tokens, so_far)
-        all_pos = torch.cat([state.pos.expand(pos.size(0), -1), pos], 1)  # (B|1, T so far)
+        all_pos = torch.cat([state.pos, pos.expand(tokens.size(0), -1)], 1)  # (B, T so far)
         positions = self.embedding.positions
         place = Placement(positions, pos, positions.bias(pos, all_pos))
         x = self.embedding(tokens, pos)
+        causal, keys = AttentionMask(so_far, causal=True), _keys(state.memory_mask)
         kept: list[BlockState] = []
         for block, block_state in zip(self._typed_blocks(), state.blocks, strict=True):
-            x, new = block.step(
-                x, block_state, mask=AttentionMask(so_far, causal=True), memory_mask=_keys(state.memory_mask),
-                place=place,
-            )
+            x, new = block.step(x, block_state, mask=causal, memory_mask=keys, place=place)
             kept.append(new)
         return self.norm(x), DecoderState(tuple(kept), all_pos, so_far, state.memory_mask)
 
@@ -116,7 +118,10 @@ class TransformerDecoder(nn.Module):
 
 
 def _keys(mask: Tensor | None) -> AttentionMask | None:
-    return None if mask is None else AttentionMask(keys=mask)
+    """The mask of real keys; None when nothing is padded, where looking is free (batches of one length are common)."""
+    if mask is None or (mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all())):
+        return None
+    return AttentionMask(keys=mask)
 
 
 def _joined_mask(state: DecoderState, tokens: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -132,7 +137,4 @@ def _joined_mask(state: DecoderState, tokens: Tensor, mask: Tensor | None) -> Te
 
 def _next_positions(state: DecoderState, tokens: Tensor, so_far: Tensor | None) -> Tensor:
     length = state.pos.size(1) + tokens.size(1)
-    pos = real_positions(so_far, length, tokens.device)[:, state.pos.size(1) :]  # (B|1, T)
-    return pos.expand(tokens.size(0), -1)
-
-
+    return real_positions(so_far, length, tokens.device)[:, state.pos.size(1) :]  # (B|1, T)

@@ -109,7 +109,8 @@ def _fused(
 
 
 def _allowed(mask: AttentionMask | None, query: Tensor, key: Tensor) -> Tensor | None:
-    if mask is None or mask.is_empty:
+    one_query_sees_all = mask is not None and mask.is_only_causal and mask.size is None and query.size(2) == 1
+    if mask is None or mask.is_empty or one_query_sees_all:
         return None
     allowed = mask.to_dense(query.size(2), key.size(2), query.device)
     _check_fits("mask", allowed, query, key)
@@ -249,7 +250,10 @@ class MultiHeadAttention(nn.Module):
     def remember(self, key: Float[Tensor, "B Tk D_m"], value: Float[Tensor, "B Tk D_m"] | None = None) -> KeyValues:
         """Keys and values of a memory, projected once for all the queries that will read it."""
         keys, values = self.key(key), self.value(key if value is None else value)
-        return KeyValues(self._split(keys, self.n_kv_heads), self._split(values, self.n_kv_heads))
+        # Whole in memory: a decoder reads them at every step, and products would copy strided heads each time.
+        keys = self._split(keys, self.n_kv_heads).contiguous()  # (B, Hk, Tk, d)
+        values = self._split(values, self.n_kv_heads).contiguous()  # (B, Hk, Tk, d)
+        return KeyValues(keys, values)
 
     def read(
         self,

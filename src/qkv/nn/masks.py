@@ -225,13 +225,10 @@ def _narrower(a: Window | None, b: Window | None) -> Window | None:
     return replace(a, left=min(a.left, b.left), right=min(a.right, b.right))
 
 
-def _both_segments(
-    a: tuple[Tensor, Tensor] | None, b: tuple[Tensor, Tensor] | None
-) -> tuple[Tensor, Tensor] | None:
+def _both_segments(a: tuple[Tensor, Tensor] | None, b: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
     if a is None or b is None:
         return b if a is None else a
-    # Equal in the pair of numbers exactly when equal in both; offsets keep negative numbers apart.
+    # Steps of a's number are longer than the range of b's: equal sums mean equal in both.
     a, b = (a[0].long(), a[1].long()), (b[0].long(), b[1].long())
-    low = torch.minimum(b[0].min(), b[1].min())
-    span = torch.maximum(b[0].max(), b[1].max()) - low + 1
-    return a[0] * span + (b[0] - low), a[1] * span + (b[1] - low)
+    step = torch.maximum(b[0].max(), b[1].max()) - torch.minimum(b[0].min(), b[1].min()) + 1
+    return a[0] * step + b[0], a[1] * step + b[1]

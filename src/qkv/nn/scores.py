@@ -38,9 +38,7 @@ class _Dot:
     def dot_scale(self, d: int) -> float:
         return 1.0 / math.sqrt(d) if self._scaled else 1.0
 
-    def __call__(
-        self, query: Float[Tensor, "B H Tq d"], key: Float[Tensor, "B H Tk d"]
-    ) -> Float[Tensor, "B H Tq Tk"]:
+    def __call__(self, query: Float[Tensor, "B H Tq d"], key: Float[Tensor, "B H Tk d"]) -> Float[Tensor, "B H Tq Tk"]:
         if query.dtype == torch.float16:
             query, key = query.float(), key.float()
         scale = self.dot_scale(query.size(-1))
@@ -76,8 +74,6 @@ class Additive(nn.Module):
     def dot_scale(self, d: int) -> None:
         return None
 
-    def forward(
-        self, query: Float[Tensor, "B H Tq d"], key: Float[Tensor, "B H Tk d"]
-    ) -> Float[Tensor, "B H Tq Tk"]:
+    def forward(self, query: Float[Tensor, "B H Tq d"], key: Float[Tensor, "B H Tk d"]) -> Float[Tensor, "B H Tq Tk"]:
         pairs = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (B, H, Tq, Tk, d)
         return torch.einsum("bhqkd,hd->bhqk", pairs, self.weight)

@@ -52,7 +52,7 @@ class KeyValues:
 
     def rows(self, index: Int[Tensor, " rows"]) -> KeyValues:
         """Batch rows chosen by `index`, which may drop, repeat and reorder."""
-        return KeyValues(self._keys[index], self._values[index], self.length)
+        return KeyValues(self._keys.index_select(0, index), self._values.index_select(0, index), self.length)
 
     def _copy(self, room: int) -> KeyValues:
         keys = self._keys.new_empty(*self._keys.shape[:2], room, self._keys.size(3))
@@ -75,7 +75,7 @@ def select_rows(state: Tree, index: Int[Tensor, " rows"]) -> Tree:
 
 def _select(node: Any, index: Tensor) -> Any:
     if isinstance(node, Tensor):
-        return node[index]
+        return node.index_select(0, index)  # several times as quick as node[index]
     if hasattr(node, "rows"):
         return node.rows(index)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):

@@ -51,6 +51,11 @@ def unfinished(path: Path) -> bool:
     return bool(_UNFINISHED.fullmatch(path.name))
 
 
+def typed_path(path: Path) -> str:
+    """`path` as it is typed in a shell: in quotes where it has a space."""
+    return f'"{path}"' if " " in str(path) else str(path)
+
+
 def make_folder(folder: Path) -> None:
     """Creates the folder and checks that it can be written, before any work is done. UserError when not."""
     try:
@@ -92,6 +97,9 @@ def write_weights(folder: Path, model: nn.Module) -> None:
     """Writes model.safetensors; tensors that are one in the model are written once."""
     with replacing(folder / WEIGHTS) as part:
         _guard_os(lambda: safetensors.torch.save_model(model, str(part)))
+        mask = os.umask(0)
+        os.umask(mask)
+        part.chmod(0o666 & ~mask)  # safetensors makes files that nobody else can read
 
 
 def read_weights(folder: Path, model: nn.Module) -> None:

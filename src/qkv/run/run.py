@@ -45,7 +45,12 @@ class Run:
             raise UserError("predict takes a list of texts: predict([text])")
         self.model.eval()
         return self.task.predict(
-            self.model, texts, beam=beam, length_penalty=length_penalty, n_best=n_best, advance=advance  # pyright: ignore[reportArgumentType]
+            self.model,
+            texts,
+            beam=beam,
+            length_penalty=length_penalty,
+            n_best=n_best,
+            advance=advance,
         )
 
     def events(self) -> list[dict[str, Any]]:

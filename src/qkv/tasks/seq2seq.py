@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.data.batches import length_batches, pad
 from qkv.data.pairs import Example, Pairs
@@ -20,7 +19,7 @@ from qkv.data.symbols import BOS, EOS, PAD, Symbols
 from qkv.errors import UserError
 from qkv.generation.beam import beam as beam_search
 from qkv.generation.greedy import greedy
-from qkv.generation.protocol import Decodes, Hypothesis, check_beam
+from qkv.generation.protocol import Hypothesis, check_beam, decodes
 from qkv.tasks.batch import Batch
 from qkv.tasks.metrics import error_rates
 
@@ -113,13 +112,16 @@ class Seq2Seq:
         """Cross-entropy with label smoothing, summed over the real targets. logits (B, Tt, V)."""
         flat = logits.flatten(0, 1).float()  # (B * Tt, V)
         return F.cross_entropy(
-            flat, batch.targets.flatten(), ignore_index=PAD, reduction="sum",
+            flat,
+            batch.targets.flatten(),
+            ignore_index=PAD,
+            reduction="sum",
             label_smoothing=self.config.label_smoothing,
         )
 
     def decode(
         self,
-        model: Decodes[Any],
+        model: nn.Module,
         sources: Sequence[Sequence[int]],
         *,
         beam: int | None = None,
@@ -136,7 +138,7 @@ class Seq2Seq:
         beam = self.config.beam if beam is None else beam
         alpha = self.config.length_penalty if length_penalty is None else length_penalty
         check_beam(beam, n_best, alpha, self.config.max_length)
-        device = next(model.parameters()).device  # pyright: ignore[reportAttributeAccessIssue]
+        device, searched = next(model.parameters()).device, decodes(model)
         lengths = [(len(s) + 1, len(s) + 1) for s in sources]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in length_batches(lengths, max(1, batch_tokens // beam), seed=0, epoch=0, shuffle=False):
@@ -145,9 +147,9 @@ class Seq2Seq:
             inputs = {"source": source.to(device), "source_mask": mask.to(device), "target": prompt.to(device)}
             limits = {"bos": BOS, "eos": EOS, "max_length": self.config.max_length}
             if beam == 1 and n_best == 1:
-                answers = [[_scored(one, alpha)] for one in greedy(model, inputs, **limits)]
+                answers = [[_scored(one, alpha)] for one in greedy(searched, inputs, **limits)]
             else:
-                answers = beam_search(model, inputs, **limits, beam=beam, length_penalty=alpha, n_best=n_best)
+                answers = beam_search(searched, inputs, **limits, beam=beam, length_penalty=alpha, n_best=n_best)
             for i, answer in zip(rows, answers, strict=True):
                 found[i] = answer
             if advance:
@@ -155,7 +157,11 @@ class Seq2Seq:
         return found
 
     def evaluate(
-        self, model: Decodes[Any], examples: Sequence[Example], *, beam: int | None = None,
+        self,
+        model: nn.Module,
+        examples: Sequence[Example],
+        *,
+        beam: int | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs."""
@@ -165,8 +171,14 @@ class Seq2Seq:
         return {**error_rates(outputs, [e.targets for e in examples]), "unfinished": 100.0 * unfinished / len(found)}
 
     def predict(
-        self, model: Decodes[Any], texts: Sequence[str], *, beam: int | None = None,
-        length_penalty: float | None = None, n_best: int = 1, advance: Callable[[int], None] | None = None,
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        advance: Callable[[int], None] | None = None,
     ) -> list[Prediction]:
         """One Prediction for each text, in order. Raises UserError for an empty text, saying which."""
         encoded = [self.source.encode_text(text) for text in texts]
@@ -193,9 +205,7 @@ class Seq2Seq:
     @classmethod
     def load(cls, folder: Path, config: Seq2SeqConfig) -> Seq2Seq:
         """The task of a run folder. Raises UserError when a vocabulary is missing or damaged."""
-        return cls(
-            config, Symbols.load(folder / "tokenizer.json"), Symbols.load(folder / "target_tokenizer.json")
-        )
+        return cls(config, Symbols.load(folder / "tokenizer.json"), Symbols.load(folder / "target_tokenizer.json"))
 
 
 def _scored(found: Hypothesis, alpha: float) -> Hypothesis:

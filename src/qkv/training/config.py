@@ -41,8 +41,13 @@ class TrainingConfig:
     def __post_init__(self):
         positive = {"lr": self.lr, "batch_tokens": self.batch_tokens, "accumulate": self.accumulate}
         at_least_0 = {
-            "steps": self.steps, "minutes": self.minutes, "warmup": self.warmup, "clip": self.clip,
-            "weight_decay": self.weight_decay, "evaluations": self.evaluations, "seed": self.seed,
+            "steps": self.steps,
+            "minutes": self.minutes,
+            "warmup": self.warmup,
+            "clip": self.clip,
+            "weight_decay": self.weight_decay,
+            "evaluations": self.evaluations,
+            "seed": self.seed,
         }
         for name, value in positive.items():
             if not 0 < value < math.inf:

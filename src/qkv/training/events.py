@@ -47,8 +47,12 @@ class Progress:
         self._console = Console(stderr=True, soft_wrap=True)
         self._live = self._console.is_terminal and (sys.stderr.encoding or "").lower().startswith("utf")
         self._bar = Progress(
-            TextColumn("step {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.fields[said]}"),
-            TimeRemainingColumn(), console=self._console, transient=True,
+            TextColumn("step {task.completed}/{task.total}"),
+            BarColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
         )
         self._task = self._bar.add_task("", total=steps, said="")
         self._steps, self._last, self._first = steps, time.monotonic(), (time.monotonic(), 0)

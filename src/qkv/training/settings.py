@@ -65,9 +65,7 @@ class Settings:
         return same
 
 
-def resolve(
-    config: str | Path | None, data: str | None, model: str | None, settings: Mapping[str, Any]
-) -> Settings:
+def resolve(config: str | Path | None, data: str | None, model: str | None, settings: Mapping[str, Any]) -> Settings:
     """Checked settings. Raises UserError for an unknown name or a value that cannot be, with the nearest right one."""
     tables: dict[str, Any] = read_toml(config) if config is not None else {}
     for name in tables:

@@ -201,20 +201,33 @@ class _Training:
             self.task.save(self.folder)
             files.keep_events(self.folder, lambda event: False)
         expected = round(self.steps * self.loop.tokens_per_step())
-        self._say({
-            "event": "start", "step": self.loop.progressed.step, "steps": self.steps, "expected_tokens": expected,
-        })
+        self._say(
+            {
+                "event": "start",
+                "step": self.loop.progressed.step,
+                "steps": self.steps,
+                "expected_tokens": expected,
+            }
+        )
 
     def _step(self, groups: Any, started: float) -> None:
         begun = time.perf_counter()
         stepped = self.loop.step(next(groups))
         here = self.loop.progressed
         here.seconds = time.monotonic() - started
-        self._say({
-            "event": "train", "step": here.step, "epoch": here.epoch, "loss": round(stepped.loss, 6),
-            "lr": stepped.lr, "norm": round(stepped.norm, 4), "tokens": here.tokens,
-            "tokens_per_s": round(stepped.tokens / (time.perf_counter() - begun), 1), "seconds": round(here.seconds, 3),
-        })
+        self._say(
+            {
+                "event": "train",
+                "step": here.step,
+                "epoch": here.epoch,
+                "loss": round(stepped.loss, 6),
+                "lr": stepped.lr,
+                "norm": round(stepped.norm, 4),
+                "tokens": here.tokens,
+                "tokens_per_s": round(stepped.tokens / (time.perf_counter() - begun), 1),
+                "seconds": round(here.seconds, 3),
+            }
+        )
 
     def _evaluate(self) -> None:
         here, sample = self.loop.progressed, spread(self.pairs.dev, DEV_EXAMPLES)
@@ -224,25 +237,41 @@ class _Training:
         if metrics[self.task.metric] <= here.best:
             here.best, here.best_step = metrics[self.task.metric], here.step
             files.write_weights(self.folder, self.loop.model)
-        self._say({
-            "event": "evaluation", "step": here.step, "split": "dev", "examples": len(sample), "beam": 1,
-            "tokens": here.tokens, "seconds": round(here.seconds, 3), "metrics": metrics,
-        })
+        self._say(
+            {
+                "event": "evaluation",
+                "step": here.step,
+                "split": "dev",
+                "examples": len(sample),
+                "beam": 1,
+                "tokens": here.tokens,
+                "seconds": round(here.seconds, 3),
+                "metrics": metrics,
+            }
+        )
 
     def _scores(self, examples: Sequence[Example], beam: int | None) -> dict[str, float]:
         self.loop.model.eval()
         with self.loop.precision.autocast(self.loop.device):
-            return self.task.evaluate(self.loop.model, examples, beam=beam)  # pyright: ignore[reportArgumentType]
+            return self.task.evaluate(self.loop.model, examples, beam=beam)
 
     def _end(self) -> Run:
         files.read_weights(self.folder, self.loop.model)
         logger.info("scoring %d test examples", len(self.pairs.test))
         test = self._scores(self.pairs.test, beam=None)
         here = self.loop.progressed
-        self._say({
-            "event": "end", "step": here.step, "seconds": round(here.seconds, 3), "best_step": here.best_step,
-            "tokens": here.tokens, "test_examples": len(self.pairs.test), "beam": self.task.config.beam, "test": test,
-        })
+        self._say(
+            {
+                "event": "end",
+                "step": here.step,
+                "seconds": round(here.seconds, 3),
+                "best_step": here.best_step,
+                "tokens": here.tokens,
+                "test_examples": len(self.pairs.test),
+                "beam": self.task.config.beam,
+                "test": test,
+            }
+        )
         return load(self.folder, str(self.loop.device))
 
     def _save(self) -> None:
