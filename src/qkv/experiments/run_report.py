@@ -191,9 +191,9 @@ def _summary(run: Run) -> Summary:
     data = run.config["data"]
     options = ", ".join(f"{key} {value}" for key, value in data.items() if key not in ("name", "fingerprint"))
     parameters = sum(p.numel() for p in run.model.parameters())
-    facts = [("parameters", f"{parameters:,}")]
+    facts = [("Parameters", f"{parameters:,}")]
     if end:
-        facts += [("training", f"{end['step']:,} steps, {end['tokens']:,} tokens, {end['seconds'] / 60:.1f} minutes")]
+        facts += [("Training", f"{end['step']:,} steps, {end['tokens']:,} tokens, {end['seconds'] / 60:.1f} minutes")]
     return Summary(
         lead="A full Transformer, trained from nothing, and what it looks at.",
         data=f"{data['name']} ({options})" if options else data["name"],
