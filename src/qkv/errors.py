@@ -13,6 +13,10 @@ class UserError(Exception):
     """
 
 
+class InputTooLong(UserError, ValueError):
+    """An input is longer than a model can read: a mistake of the person, and a ValueError to code that calls."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The hint " Did you mean 'x'?" with the known name closest to `name`, or "" when none is close.
 

@@ -4,10 +4,15 @@ import dataclasses
 
 from qkv.models.encoder_decoder import EncoderDecoderConfig
 from qkv.models.registry import models
+from qkv.tasks.seq2seq import Seq2SeqConfig
+from qkv.training.config import TrainingConfig
 
 
 def test_json_lists_each_architecture_with_its_settings_and_their_defaults(qkv):
-    rows = {row["name"]: row for row in qkv.json("models")["models"]}
+    found = qkv.json("models")
+    rows = {row["name"]: row for row in found["models"]}
+    assert found["training"]["settings"] == dataclasses.asdict(TrainingConfig())
+    assert found["task"]["settings"] == dataclasses.asdict(Seq2SeqConfig())
     assert set(rows) == set(models())
     row = rows["encoder_decoder"]
     assert row["settings"] == dataclasses.asdict(EncoderDecoderConfig())
@@ -24,3 +29,6 @@ def test_each_setting_is_shown_as_it_is_written_on_the_command_line(qkv):
         for field in dataclasses.fields(entry.config):
             assert f"--model.{field.name} " in out
     assert "heads of keys and values; 0: as many as n_heads" in out
+    for table, config in (("task", Seq2SeqConfig), ("training", TrainingConfig)):
+        for field in dataclasses.fields(config):
+            assert f"--{table}.{field.name} " in out

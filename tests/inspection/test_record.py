@@ -227,3 +227,21 @@ def test_the_model_itself_may_be_the_attention():
         attention(torch.randn(1, 3, 8), mask=AttentionMask(causal=True))
     assert (seen[0].path, seen[0].axes) == ("", ("query", "key"))
     assert seen[0].shapes == {"query": (1, 2, 3, 4), "key": (1, 2, 3, 4), "value": (1, 2, 3, 4), "output": (1, 2, 3, 4)}
+
+
+def test_gradients_flow_through_recorded_weights_when_asked():
+    layer = MultiHeadAttention(8, 2)
+    x = torch.randn(1, 4, 8, requires_grad=True)
+    with record(layer, detach=False) as seen:
+        layer(x)
+    (slope,) = torch.autograd.grad(seen[0].weights[..., 0].sum(), x)
+    assert slope.abs().sum() > 0
+    with record(layer) as detached:
+        layer(x)
+    assert not detached[0].weights.requires_grad
+    assert torch.equal(detached[0].weights, seen[0].weights.detach())
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(TypeError, match="not into a int"), record(3):
+        pass

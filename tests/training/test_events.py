@@ -7,7 +7,7 @@ import time
 import pytest
 
 from qkv.errors import UserError
-from qkv.training.events import JsonLines, Progress
+from qkv.training.events import JsonLines, Progress, counting
 
 TRAIN = {"event": "train", "step": 3, "loss": 1.2345, "tokens_per_s": 12345.6}
 EVALUATION = {"event": "evaluation", "step": 5, "metrics": {"loss": 0.5, "wer": 31.25}}
@@ -50,8 +50,8 @@ def clock(monkeypatch):
 
 
 def test_without_a_terminal_a_line_every_ten_seconds_with_rate_and_time_left(capsys, clock):
-    progress = Progress(100)
-    progress.on({"event": "start", "step": 20})
+    progress = Progress()
+    progress.on({"event": "start", "step": 20, "steps": 100})
     for step in range(21, 71):
         clock.now += 0.5
         progress.on({**TRAIN, "step": step})
@@ -66,8 +66,8 @@ def test_without_a_terminal_a_line_every_ten_seconds_with_rate_and_time_left(cap
 
 
 def test_every_evaluation_is_said(capsys):
-    progress = Progress(100)
-    progress.on({"event": "start", "step": 0})
+    progress = Progress()
+    progress.on({"event": "start", "step": 0, "steps": 100})
     progress.on(EVALUATION)
     progress.close()
     assert capsys.readouterr().err == "step 5/100: dev loss 0.50 wer 31.25\n"
@@ -86,8 +86,8 @@ def test_on_a_terminal_a_bar_that_is_gone_at_the_end(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
-    progress = Progress(10)
-    progress.on({"event": "start", "step": 2})
+    progress = Progress()
+    progress.on({"event": "start", "step": 2, "steps": 10})
     progress.on(TRAIN)
     progress.on(EVALUATION)
     progress.close()
@@ -105,8 +105,17 @@ def test_a_terminal_that_cannot_show_the_bar_gets_lines(monkeypatch):
     screen.encoding = "cp1252"
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    progress = Progress(10)
-    progress.on({"event": "start", "step": 0})
+    progress = Progress()
+    progress.on({"event": "start", "step": 0, "steps": 10})
     progress.on(EVALUATION)
     progress.close()
     assert screen.getvalue().splitlines() == ["step 5/10: dev loss 0.50 wer 31.25"]
+
+
+def test_long_work_says_how_much_is_done_and_the_time_left(clock, caplog):
+    caplog.set_level("INFO", logger="qkv")
+    advance = counting(400, "scored")
+    for _ in range(4):
+        clock.now += 6
+        advance(100)
+    assert [record.getMessage() for record in caplog.records] == ["scored 200 of 400, 12 s left"]

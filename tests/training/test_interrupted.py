@@ -32,6 +32,9 @@ class At:
     def flush(self):
         pass
 
+    def close(self):
+        pass
+
 
 def fail():
     raise RuntimeError("pulled the plug")

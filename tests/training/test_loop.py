@@ -291,7 +291,8 @@ def test_the_module_that_overflowed_first_is_named_not_those_behind_it():
 
 def test_a_gradient_that_is_not_finite_is_named_though_the_loss_is():
     loop = make_loop()
-    head = loop.model.head.projection
-    head.bias.register_hook(lambda gradient: gradient * math.nan)
-    with pytest.raises(NotFinite, match="step 1: a gradient is not finite. First at fault: the gradient of head.proj"):
+    early = loop.model.encoder.blocks[0].feed_forward.up
+    early.bias.register_hook(lambda gradient: gradient * math.nan)
+    named = r"the gradient of encoder.blocks.0.feed_forward.up.bias \(and of 0 other"
+    with pytest.raises(NotFinite, match=f"step 1: a gradient is not finite. First at fault: {named}"):
         loop.step(next(loop.groups()))

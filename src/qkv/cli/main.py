@@ -56,11 +56,16 @@ def main(argv: list[str] | None = None) -> None:
             reconfigure(errors="backslashreplace")  # a console that lacks a sign must not end the work
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("qkv").setLevel(logging.INFO)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its retries are told in our own error, once
     try:
         code = cli.main(args=arguments, prog_name="qkv", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as error:
         _fail(str(error), arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "qkv").split(".")[0] == "qkv":
+            raise
+        _fail(f'this command needs {error.name}: install the rest with pip install "qkv[train]"', arguments)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
@@ -70,12 +75,12 @@ def main(argv: list[str] | None = None) -> None:
         end = "" if message.endswith((".", "?")) else "."
         _fail(f"{message}{end} See `{ctx.command_path} --help`" if ctx else message, arguments)
     except (KeyboardInterrupt, click.Abort) as stop:
-        click.echo(str(stop.__cause__ or stop) or "stopped", err=True)  # click wraps what interrupted it
-        sys.exit(130)
+        said = str(stop.__cause__ or stop)  # click wraps what interrupted it
+        _fail(said or "stopped", arguments, label="", code=130)
 
 
-def _fail(message: str, arguments: list[str]) -> None:
-    click.echo(f"error: {message}", err=True)
+def _fail(message: str, arguments: list[str], label: str = "error: ", code: int = 2) -> None:
+    click.echo(f"{label}{message}", err=True)
     if "--json" in arguments:
         click.echo(json.dumps({"error": message}, ensure_ascii=False))
-    sys.exit(2)
+    sys.exit(code)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+from typing import Any
 
 import click
 
@@ -12,8 +14,10 @@ from qkv.cli.options import json_option, print_json
 @click.command()
 @json_option
 def command(as_json: bool) -> None:
-    """List the architectures: what each one reads, its heads, and its settings with their defaults."""
+    """List the architectures and every setting with its default: of each model, of the task, and of training."""
     from qkv.models.registry import models
+    from qkv.tasks.seq2seq import Seq2SeqConfig
+    from qkv.training.config import TrainingConfig
 
     rows = [
         {
@@ -21,18 +25,29 @@ def command(as_json: bool) -> None:
             "summary": entry.summary,
             "reads": sorted(entry.reads),
             "heads": sorted(entry.heads),
-            "settings": {f.name: f.default for f in dataclasses.fields(entry.config)},
-            "help": entry.config.__doc__,
+            **_described(entry.config),
         }
         for entry in models().values()
     ]
+    shared = {"task": _described(Seq2SeqConfig), "training": _described(TrainingConfig)}
     if as_json:
-        print_json({"models": rows})
+        print_json({"models": rows, **shared})
         return
     for row in rows:
         click.echo(f"{row['name']}: {row['summary']}")
         click.echo(f"  reads {', '.join(row['reads'])}; heads {', '.join(row['heads'])}")
-        for name, default in row["settings"].items():
-            click.echo(f"  --model.{name:18} {default}")
-        click.echo()
-        click.echo(row["help"])
+        _print_settings("model", row)
+    for table, described in shared.items():
+        click.echo(f"\n{table}: the same for every model")
+        _print_settings(table, described)
+
+
+def _described(config: type[Any]) -> dict[str, Any]:
+    settings = {field.name: field.default for field in dataclasses.fields(config)}
+    return {"settings": settings, "help": inspect.getdoc(config)}
+
+
+def _print_settings(table: str, described: dict[str, Any]) -> None:
+    for name, default in described["settings"].items():
+        click.echo(f"  --{table}.{name:18} {default}")
+    click.echo(f"\n{described['help']}")

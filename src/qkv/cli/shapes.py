@@ -35,6 +35,8 @@ def command(ctx: click.Context, model: str, text: str, as_json: bool) -> None:
         if settings:
             raise UserError(f"{model} is a trained run: its settings cannot be changed here ({', '.join(settings)})")
         rows = steps_of(load(model, "cpu"), text)
+    elif Path(model).name != model:
+        raise UserError(f"there is no run folder {model}: give one that exists, or an architecture (`qkv models`)")
     else:
         network, inputs = _untrained(model, text, settings)
         rows = trace(network, inputs)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from qkv.cli.options import PASS_SETTINGS, device_option, download_bar, json_option, print_json, settings_from
+from qkv.errors import UserError
 
 
 @click.command(context_settings=PASS_SETTINGS)
@@ -49,6 +50,8 @@ def command(
     from qkv.training.train import train
 
     settings: dict[str, Any] = settings_from(ctx.args)
+    if minutes is not None and steps is not None:
+        raise UserError("--minutes and --steps both say how long to train: give one of them")
     given = {"minutes": minutes, "steps": steps}
     settings.update({name: value for name, value in given.items() if value is not None})
     with download_bar() as progress:

@@ -22,13 +22,12 @@ from qkv.experiments.report import Example, NextStep
 from qkv.experiments.run_report import report_run
 from qkv.inspection import figures, shapes
 from qkv.inspection.record import record
-from qkv.run.config import read_toml
 from qkv.run.folder import make_folder, typed_path
 from qkv.run.run import Run, build_model, resolve_device
 from qkv.tasks.metrics import error_rates
 from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
-from qkv.training.events import Event, Listener, Progress
-from qkv.training.settings import resolve
+from qkv.training.events import Event, Progress
+from qkv.training.settings import Settings, resolve
 from qkv.training.train import stored_run, train
 
 CONFIG = resources.files("qkv.experiments") / "demo.toml"
@@ -79,22 +78,20 @@ def run_demo(
     UserError as `train` does.
     """
     console = console or Console(stderr=True)
-    with resources.as_file(CONFIG) as path:
-        config = read_toml(path)
-    if minutes is not None:
-        config["training"]["minutes"] = minutes
-    settings = _flat(config)
-    named = {name: settings.pop(name) for name in ("data", "model")}
-    stored_run(out, resolve(None, **named, settings=settings))  # a mistake is said now, not after the baseline
-    resolve_device(device)
-    path = catalogue.get("cmudict", progress)
-    pairs = catalogue.entry("cmudict").load(path)
-    make_folder(out.parent)
-    first_look(pairs, config, out.parent / f"{out.name}-first-look.png", console)
-    console.print("\nA baseline first: the pronunciation of each letter in the longest context that training knows.")
-    baseline, seconds = _baseline(pairs)
-    console.print(f"WER {baseline['wer']:.1f} %, PER {baseline['per']:.1f} % on test, after {seconds:.0f} s\n")
-    run = train(**named, out=out, device=device, listeners=[_Expectation(console), _Bar()], **settings)
+    changes: dict[str, Any] = {} if minutes is None else {"minutes": minutes}
+    with resources.as_file(CONFIG) as config:
+        wanted = resolve(config, None, None, changes)
+        stored_run(out, wanted)  # a mistake is said now, not after the baseline
+        resolve_device(device)
+        pairs = catalogue.entry("cmudict").load(catalogue.get("cmudict", progress))
+        make_folder(out.parent)
+        first_look(pairs, wanted, out.parent / f"{out.name}-first-look.png", console)
+        console.print(
+            "\nA baseline first: the pronunciation of each letter in the longest context that training knows."
+        )
+        baseline, seconds = _baseline(pairs)
+        console.print(f"WER {baseline['wer']:.1f} %, PER {baseline['per']:.1f} % on test, after {seconds:.0f} s\n")
+        run = train(out=out, config=config, device=device, listeners=[_Expectation(console), Progress()], **changes)
     known = {example.text for split in pairs.splits.values() for example in split}
     new_words = run.predict([word for word in NEW_WORDS if word not in known][:10])
     unseen = [Example(p.text, p.output, score=p.score) for p in new_words]
@@ -121,11 +118,11 @@ def next_steps(folder: Path) -> list[NextStep]:
     ]
 
 
-def first_look(pairs: Pairs, config: dict[str, Any], picture: Path, console: Console) -> None:
+def first_look(pairs: Pairs, settings: Settings, picture: Path, console: Console) -> None:
     """Before any training: the shapes of every step for one word, and a picture of one head."""
     task = Seq2Seq.of(Seq2SeqConfig(), pairs)
-    torch.manual_seed(config["training"].get("seed", 0))
-    model = build_model(config["model"], task.sizes).eval()
+    torch.manual_seed(settings.training.seed)
+    model = build_model(settings.model, task.sizes).eval()
     example = next(e for split in pairs.splits.values() for e in split if e.text == FIRST_WORD)
     item = (task.source.encode(example.source), task.target.encode(example.targets[0]))
     inputs = task.collate([item]).inputs
@@ -169,24 +166,8 @@ class _Expectation:
     def flush(self) -> None:
         pass
 
-
-class _Bar:
-    """The usual progress, made when the number of steps is known."""
-
-    def __init__(self):
-        self._inner: Listener | None = None
-
-    def on(self, event: Event) -> None:
-        if self._inner is None:
-            self._inner = Progress(event["steps"])
-        self._inner.on(event)
-
-    def flush(self) -> None:
-        pass
-
     def close(self) -> None:
-        if isinstance(self._inner, Progress):
-            self._inner.close()
+        pass
 
 
 def _passes(run: Run, pairs: Pairs) -> float:
@@ -199,13 +180,3 @@ def _baseline(pairs: Pairs) -> tuple[dict[str, float], float]:
     model = LetterContext.fit(pairs.train)
     outputs = [model.predict(example.source) for example in pairs.test]
     return error_rates(outputs, [e.targets for e in pairs.test]), time.perf_counter() - started
-
-
-def _flat(config: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Tables as the keyword arguments of `train`."""
-    named = {table: {k: v for k, v in values.items() if k != "name"} for table, values in config.items()}
-    return {"data": config["data"]["name"], "model": config["model"]["name"], **_dotted(named)}
-
-
-def _dotted(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {f"{table}.{key}": value for table, values in tables.items() for key, value in values.items()}

@@ -16,6 +16,7 @@ from qkv.inspection.record import Record, record
 from qkv.inspection.shapes import Row, trace
 from qkv.nn.positions import Sinusoidal, sinusoid
 from qkv.run.run import Run
+from qkv.training.train import spread
 
 SENTENCE = "the-cat-sat-on-the-mat"
 WORDS = ("transformer", "attention", "knowledge", "through", "phoenix", "queue")
@@ -78,7 +79,7 @@ def _inputs(run: Run, text: str) -> tuple[dict[str, torch.Tensor], list[str]]:
     source, _ = run.task.source.encode_text(text)
     [[best]] = run.task.decode(run.model, [source], beam=1)
     batch = run.task.collate([(source, best.tokens)])
-    return batch.to(next(run.model.parameters()).device).inputs, run.task.target.decode(best.tokens)
+    return batch.to(next(run.model.parameters()).device).inputs, run.task.target.decode(best.tokens, controls=True)
 
 
 def _recorded(run: Run, text: str) -> tuple[list[Record], list[str], list[str]]:
@@ -137,7 +138,7 @@ def _positions(run: Run) -> PositionTable | None:
 def _right_and_wrong(run: Run, test: Sequence[Pair], shown: int = 20) -> tuple[list[Example], list[Example]]:
     if not test:
         return [], []
-    chosen = [test[i * len(test) // 200] for i in range(min(200, len(test)))]
+    chosen = spread(test, 200)
     predictions = run.task.decode(run.model, [run.task.source.encode(e.source) for e in chosen])
     right: list[Example] = []
     wrong: list[Example] = []

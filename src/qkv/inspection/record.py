@@ -30,7 +30,7 @@ class Record:
 
     path     the module that called, as in ``model.named_modules()``: "decoder.blocks.0.cross_attention"
     axes     what the rows and the columns of the weights are: ("target token", "source token")
-    weights  (B, H, Tq, Tk) float32, detached, before dropout; a row that may attend to nothing is 0
+    weights  (B, H, Tq, Tk) float32, before dropout, detached unless asked; a row that may attend to nothing is 0
     shapes   of "query", "key", "value" as the call got them and of "output", what it returned
     """
 
@@ -57,26 +57,30 @@ class Recording:
 
 
 @contextmanager
-def record(model: nn.Module) -> Iterator[Recording]:
+def record(model: nn.Module, *, detach: bool = True) -> Iterator[Recording]:
     """Records every attention that ``model`` computes inside the block, by ``forward``, ``prefill`` or ``step`` alike.
 
         with record(model) as seen:
             model(source=source, target=target)
         seen[0].weights  # (B, H, Tq, Tk)
 
-    Weights are computed a second time from the query, key, mask, score and bias of the call, in float32. Attention of
-    modules outside ``model`` is left out.
+    Weights are computed a second time from the query, key, mask, score and bias of the call, in float32. With
+    ``detach=False`` gradients flow through them, for a loss on attention. Attention of modules outside ``model`` is
+    left out.
     """
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"record looks into a torch.nn.Module, not into a {type(model).__name__}")
     seen = Recording()
-    with AttentionCalls(model, seen.records.append):
+    with AttentionCalls(model, seen.records.append, detach):
         yield seen
 
 
 class AttentionCalls(TorchFunctionMode):
     """Passes a Record to ``on_record`` after each call of ``attend`` by a module of ``model``; changes no result."""
 
-    def __init__(self, model: nn.Module, on_record: Callable[[Record], object]) -> None:
+    def __init__(self, model: nn.Module, on_record: Callable[[Record], object], detach: bool = True) -> None:
         super().__init__()
+        self._detach = detach
         self._paths = {module: path for path, module in model.named_modules()}
         self._on_record = on_record
 
@@ -88,7 +92,7 @@ class AttentionCalls(TorchFunctionMode):
             call = _ATTEND.bind(*args, **(kwargs or {})).arguments
             shapes = {name: tuple(call[name].shape) for name in ("query", "key", "value")}
             shapes["output"] = tuple(output.shape)
-            self._on_record(Record(path, axes_of(path), weights_of(call), shapes))
+            self._on_record(Record(path, axes_of(path), weights_of(call, self._detach), shapes))
         return output
 
     def _caller(self) -> str | None:
@@ -105,11 +109,12 @@ class AttentionCalls(TorchFunctionMode):
         return None
 
 
-def weights_of(call: dict[str, Any]) -> Tensor:
-    """Weights (B, H, Tq, Tk) of the arguments of one ``attend`` call: float32, detached, before dropout."""
+def weights_of(call: dict[str, Any], detach: bool = True) -> Tensor:
+    """Weights (B, H, Tq, Tk) of the arguments of one ``attend`` call: float32, before dropout."""
     query, key, score = call["query"], call["key"], call.get("score")
     given = {name: call[name] for name in ("mask", "bias") if name in call}
-    with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
+    gradients = torch.is_grad_enabled() and not detach
+    with torch.set_grad_enabled(gradients), torch.autocast(query.device.type, enabled=False):
         if query.dtype not in (torch.float32, torch.float64):
             query, key = query.float(), key.float()
         if isinstance(score, nn.Module):

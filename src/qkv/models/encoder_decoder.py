@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from qkv.models.heads import NextToken
 from qkv.models.transformer import DecoderState, TransformerDecoder, TransformerEncoder
-from qkv.nn.attention import MultiHeadAttention, check_heads
+from qkv.nn.attention import MultiHeadAttention
 from qkv.nn.blocks import NORMS, DecoderBlock, EncoderBlock, Residual, feed_forward, residual
+from qkv.nn.checks import check_heads
 from qkv.nn.positions import ALiBi, Embedding, Learned, Positions, Rotary, Sinusoidal
 
 
@@ -24,7 +25,7 @@ class EncoderDecoderConfig:
 
     n_layers          encoder blocks; also decoder blocks unless n_decoder_layers says otherwise
     pre_norm          norm before each branch and at the end of each stack; false: the paper's post-norm
-    positions         sinusoidal, learned (up to max_len), rotary, alibi or none
+    positions         sinusoidal, learned (up to 512), rotary, alibi or none
     tied              none; output: target embedding and output matrix are one; all: the source embedding too
     n_kv_heads        heads of keys and values; 0: as many as n_heads
     """

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
+from qkv.nn.checks import check_fits, check_heads, check_shapes
 from qkv.nn.dropout import dropout
 from qkv.nn.masks import AttentionMask, as_mask
 from qkv.nn.positions import Placement
@@ -30,8 +31,10 @@ def attention_weights(
 ) -> Float[Tensor, "B H Tq Tk"]:
     """softmax(score(query, key) + bias) over the allowed keys, in float32, before dropout; differentiable.
 
-    A query that may attend to nothing gets weights 0. Vaswani et al. 2017, equation 1, without the values.
+    A query that may attend to nothing gets weights 0. Vaswani et al. 2017, equation 1, without the values. Raises
+    ValueError as `attend` does.
     """
+    check_shapes(query, key, key)
     key = _one_key_head_each(key, query)
     allowed = _allowed(as_mask(mask), query, key)
     weights, empty = _softmax(query, key, allowed, score, bias)
@@ -64,9 +67,8 @@ def attend(
         return handle_torch_function(
             attend, (query, key, value), query, key, value, mask=mask, score=score, bias=bias, dropout_p=dropout_p
         )
+    check_shapes(query, key, value)
     key, value = _one_key_head_each(key, query), _one_key_head_each(value, query)
-    if key.size(2) != value.size(2):
-        raise ValueError(f"keys and values differ in length: {tuple(key.shape)} and {tuple(value.shape)}")
     merged = as_mask(mask)
     scale = score.dot_scale(query.size(-1))
     if scale is not None and _fused_is_faster(query, key, bias, dropout_p):
@@ -100,7 +102,7 @@ def _fused(
         return F.scaled_dot_product_attention(query, key, value, None, p, True, scale=scale)
     allowed = _allowed(mask, query, key)
     if bias is not None:
-        _check_fits("bias", bias, query, key)
+        check_fits("bias", bias, query, key)
         bias = bias.to(query.dtype)
         allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
     if allowed is not None:
@@ -113,14 +115,8 @@ def _allowed(mask: AttentionMask | None, query: Tensor, key: Tensor) -> Tensor |
     if mask is None or mask.is_empty or one_query_sees_all:
         return None
     allowed = mask.to_dense(query.size(2), key.size(2), query.device)
-    _check_fits("mask", allowed, query, key)
+    check_fits("mask", allowed, query, key)
     return allowed
-
-
-def _check_fits(name: str, x: Tensor, query: Tensor, key: Tensor) -> None:
-    wanted = (*query.shape[:3], key.size(2))
-    if x.ndim != 4 or any(have not in (1, want) for have, want in zip(x.shape, wanted, strict=True)):
-        raise ValueError(f"{name} of shape {tuple(x.shape)} does not fit scores of shape (B, H, Tq, Tk) = {wanted}")
 
 
 def _softmax(
@@ -129,7 +125,7 @@ def _softmax(
     """Weights in float32 and which rows have no allowed key (None: none has). Those rows' weights mean nothing yet."""
     scores = score(query, key)  # (B, H, Tq, Tk)
     if bias is not None:
-        _check_fits("bias", bias, query, key)
+        check_fits("bias", bias, query, key)
         scores = scores.to(_accumulate(scores)) + bias
     if allowed is None:
         return torch.softmax(scores, -1, dtype=_accumulate(scores)), None
@@ -155,19 +151,6 @@ def _one_key_head_each(x: Tensor, query: Tensor) -> Tensor:
     if n_heads % n_kv_heads:
         raise ValueError(f"{n_kv_heads} key/value heads cannot serve {n_heads} query heads: no even share")
     return x.repeat_interleave(n_heads // n_kv_heads, 1)
-
-
-def check_heads(d_model: int, n_heads: int) -> None:
-    """Raises ValueError when `d_model` is not divisible by `n_heads`, naming both and the nearest counts that do."""
-    if n_heads < 1 or d_model % n_heads:
-        counts = [n for n in range(1, d_model + 1) if d_model % n == 0]
-        below = [n for n in counts if n < n_heads][-1:]
-        above = [n for n in counts if n > n_heads][:1]
-        nearest = " or ".join(map(str, below + above))
-        raise ValueError(
-            f"d_model {d_model} is not divisible by n_heads {n_heads}: the nearest head counts that divide it are "
-            f"{nearest}"
-        )
 
 
 class MultiHeadAttention(nn.Module):

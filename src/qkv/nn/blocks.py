@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -151,12 +152,7 @@ class DecoderBlock(nn.Module):
         self._check(memory)
         inside = self.self_attention_residual.enter(x)
         x = self.self_attention_residual.join(x, self.self_attention(inside, mask=mask, place=place))
-        if self.cross_attention is not None and self.cross_attention_residual is not None:
-            inside = self.cross_attention_residual.enter(x)
-            read = self.cross_attention(inside, memory, mask=memory_mask)
-            x = self.cross_attention_residual.join(x, read)
-        inside = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.join(x, self.feed_forward(inside))
+        return self._after_own(x, lambda reader, inside: reader(inside, memory, mask=memory_mask))
 
     def start(self, memory: Float[Tensor, "B Ts D_m"] | None = None) -> BlockState:
         """The state before any token: the memory's keys and values, projected once for all steps."""
@@ -179,12 +175,16 @@ class DecoderBlock(nn.Module):
         inside = self.self_attention_residual.enter(x)
         read, own = self.self_attention.step(inside, state.own, mask=mask, place=place)
         x = self.self_attention_residual.join(x, read)
-        if self.cross_attention is not None and self.cross_attention_residual is not None and state.memory is not None:
+        kept = cast(KeyValues, state.memory)  # used only by a block that has a reader, and then `_check` saw it
+        x = self._after_own(x, lambda reader, inside: reader.read(inside, kept, mask=memory_mask))
+        return x, BlockState(own, state.memory)
+
+    def _after_own(self, x: Tensor, read: Callable[[MultiHeadAttention, Tensor], Tensor]) -> Tensor:
+        if self.cross_attention is not None and self.cross_attention_residual is not None:
             inside = self.cross_attention_residual.enter(x)
-            read = self.cross_attention.read(inside, state.memory, mask=memory_mask)
-            x = self.cross_attention_residual.join(x, read)
+            x = self.cross_attention_residual.join(x, read(self.cross_attention, inside))
         inside = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.join(x, self.feed_forward(inside)), BlockState(own, state.memory)
+        return self.feed_forward_residual.join(x, self.feed_forward(inside))
 
     def _check(self, memory: object | None) -> None:
         # Without this, cross-attention without a memory would read the target itself, future included.

@@ -130,7 +130,8 @@ class AttentionMask:
         # A length of 1 would broadcast silently, so every part is compared.
         if any(n != q_len for n in known_q) or any(n != k_len for n in known_k):
             made_for = f"Tq {known_q} and Tk {known_k}"
-            raise ValueError(f"a mask made for {made_for} was used with (Tq, Tk) = ({q_len}, {k_len})")
+            fits_any = "; AttentionMask(causal=True) fits any lengths" if self.size and self.causal else ""
+            raise ValueError(f"a mask made for {made_for} was used with (Tq, Tk) = ({q_len}, {k_len}){fits_any}")
         return q_len, k_len
 
     def _known_lengths(self) -> tuple[list[int], list[int]]:
@@ -168,8 +169,11 @@ def padding_mask(lengths: Int[Tensor, " B"], max_len: int | None = None) -> Atte
 def look_ahead_mask(seq_len: int) -> AttentionMask:
     """Every position sees itself and what is before it, in a sequence of `seq_len` (Vaswani et al. 2017, 3.2.3).
 
-    For a mask that fits any length, and cached decoding, use `AttentionMask(causal=True)`.
+    For a mask that fits any length, and cached decoding, use `AttentionMask(causal=True)`. Raises ValueError when
+    `seq_len` is negative.
     """
+    if seq_len < 0:
+        raise ValueError(f"seq_len must not be negative, got {seq_len}")
     return AttentionMask(causal=True, size=(seq_len, seq_len))
 
 
@@ -185,8 +189,10 @@ def as_mask(mask: AttentionMask | Tensor | None) -> AttentionMask | None:
 
     Raises ValueError for tensors of other ranks: (B, T) and (T, T) cannot be told apart by shape.
     """
+    if mask is not None and not isinstance(mask, AttentionMask | Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a mask is an AttentionMask or a boolean tensor, not a {type(mask).__name__}")
     if isinstance(mask, Tensor):
-        if mask.ndim == 4:
+        if mask.ndim == 4 or mask.dtype != torch.bool:
             return AttentionMask(dense=mask)
         raise ValueError(
             f"a mask tensor of shape {tuple(mask.shape)} is ambiguous. Say what it means: AttentionMask(keys=mask) for "

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from qkv.errors import InputTooLong
 from qkv.nn.dropout import Dropout
 
 
@@ -73,9 +74,9 @@ class Learned(Positions):
     def embed(self, x: Float[Tensor, "B T D"], pos: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
         """Raises ValueError for a position past the table, naming it."""
         if pos.numel() and int(pos.max()) >= self.max_len:
-            raise ValueError(
+            raise InputTooLong(
                 f"position {int(pos.max())} is past the learned table of {self.max_len} positions "
-                f"(0 to {self.max_len - 1}): shorten the input, build with a larger max_len, or use positions that "
+                f"(0 to {self.max_len - 1}): shorten the input, or use positions that "
                 "are computed (sinusoidal, rotary, alibi)"
             )
         return x + self.table(pos)

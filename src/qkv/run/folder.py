@@ -38,6 +38,8 @@ def replacing(path: Path) -> Iterator[Path]:
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         yield part
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())  # or a power cut could leave the new name on an empty file
         part.replace(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}. What was there before is intact") from error
@@ -58,6 +60,10 @@ def typed_path(path: Path) -> str:
 
 def make_folder(folder: Path) -> None:
     """Creates the folder and checks that it can be written, before any work is done. UserError when not."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(
+            f"cannot write to {folder}: it is a file, and a run needs a folder. Choose another place with --out"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".{os.getpid()}.part"

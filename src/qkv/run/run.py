@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ class Run:
 
     folder: Path
     config: dict[str, Any]
-    model: nn.Module
-    task: Seq2Seq
+    model: nn.Module = field(repr=False)
+    task: Seq2Seq = field(repr=False)
 
     def predict(
         self,

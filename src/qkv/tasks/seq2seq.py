@@ -69,7 +69,6 @@ class Seq2Seq:
     """Collates, scores and decodes pairs. Knows bos, eos and the shift; knows no model."""
 
     name = "seq2seq"
-    head = "next_token"
     metric = "per"
     """What the best checkpoint is chosen by; lower is better."""
 
@@ -84,7 +83,7 @@ class Seq2Seq:
         source = Symbols.learn((e.source for e in pairs.train), split=pairs.source_symbols)
         target = Symbols.learn((t for e in pairs.train for t in e.targets), split=pairs.target_symbols)
         limit = config.max_length or 2 * max(len(t) for e in pairs.train for t in e.targets)
-        return cls(Seq2SeqConfig(**{**vars(config), "max_length": limit}), source, target)
+        return cls(replace(config, max_length=limit), source, target)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -166,7 +165,7 @@ class Seq2Seq:
     ) -> dict[str, float]:
         """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs."""
         found = self.decode(model, [self.source.encode(e.source) for e in examples], beam=beam, advance=advance)
-        outputs = [self.target.decode(hypotheses[0].tokens) for hypotheses in found]
+        outputs = [self.target.decode(hypotheses[0].tokens, controls=True) for hypotheses in found]
         unfinished = sum(not hypotheses[0].finished for hypotheses in found)
         return {**error_rates(outputs, [e.targets for e in examples]), "unfinished": 100.0 * unfinished / len(found)}
 

@@ -67,6 +67,8 @@ def load(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Pr
         optimiser.load_state_dict(state["optimiser"])
         restore_random_state(state["random"])
         return Progressed(**state["progressed"])
+    except PermissionError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except DAMAGE as error:
         what = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} is damaged ({what}): delete it to begin anew, or use another --out") from None
@@ -75,7 +77,8 @@ def load(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Pr
 def random_state() -> dict[str, Any]:
     """The state of every generator that torch draws from."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+    mps = [torch.mps.get_rng_state()] if torch.backends.mps.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda, "mps": mps}
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
@@ -83,3 +86,5 @@ def restore_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["cpu"])
     if state["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])
+    if state["mps"] and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"][0])

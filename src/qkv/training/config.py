@@ -13,7 +13,7 @@ class TrainingConfig:
 
     lr             highest learning rate
     schedule       after warm-up: cosine to 0, inverse_sqrt (Vaswani et al. 2017, section 5.3), or constant
-    warmup         steps over which the rate rises from 0 to lr
+    warmup         steps over which the rate rises from 0 to lr; at most half of all steps
     steps          optimiser steps; 0: as many as fit in `minutes`
     minutes        training time, measured on this machine and turned into steps before training starts
     batch_tokens   padded source and target tokens of one batch
@@ -21,7 +21,7 @@ class TrainingConfig:
     clip           largest gradient norm; 0: no limit
     weight_decay   on matrices, not on norms, biases and embeddings
     precision      auto times one matrix product to choose; bfloat16 keeps weights in float32
-    evaluations    evaluations on dev, spread evenly; the best one is kept
+    evaluations    evaluations on dev, spread evenly, the last at the end (there is always that one); the best is kept
     seed           of initialisation, order and dropout
     """
 

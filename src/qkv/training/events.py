@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,11 +16,13 @@ Event = dict[str, Any]
 
 
 class Listener(Protocol):
-    """Anything that wants to know. `flush` is called before a checkpoint is written and at the end."""
+    """Anything that wants to know. `flush` comes before each checkpoint, `close` when training ends or fails."""
 
     def on(self, event: Event) -> None: ...
 
     def flush(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class JsonLines:
@@ -36,11 +39,14 @@ class JsonLines:
             files.append_events(self._folder, self._waiting)
             self._waiting = []
 
+    def close(self) -> None:
+        self.flush()
+
 
 class Progress:
     """Rate and time left on stderr: a live bar on a terminal, else a line every ten seconds."""
 
-    def __init__(self, steps: int):
+    def __init__(self):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -54,16 +60,16 @@ class Progress:
             console=self._console,
             transient=True,
         )
-        self._task = self._bar.add_task("", total=steps, said="")
-        self._steps, self._last, self._first = steps, time.monotonic(), (time.monotonic(), 0)
+        self._task = self._bar.add_task("", total=None, said="")
+        self._steps, self._last, self._first = 0, time.monotonic(), (time.monotonic(), 0)
         self._open = False
 
     def on(self, event: Event) -> None:
         kind = event["event"]
         if kind == "start":
-            self._first = (time.monotonic(), event["step"])
+            self._steps, self._first = event["steps"], (time.monotonic(), event["step"])
             if self._live:
-                self._bar.update(self._task, completed=event["step"])
+                self._bar.update(self._task, total=self._steps, completed=event["step"])
                 self._bar.start()
                 self._open = True
         elif kind == "train":
@@ -97,3 +103,18 @@ class Progress:
 
 
 logger = logging.getLogger("qkv")
+
+
+def counting(total: int, verb: str, every: float = 10.0) -> Callable[[int], None]:
+    """A callback for work of `total` pieces that is told how many more are done: a line with time left now and then."""
+    started = last = time.monotonic()
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done, last
+        done, now = done + more, time.monotonic()
+        if now - last >= every and done < total:
+            last = now
+            logger.info("%s %d of %d, %.0f s left", verb, done, total, (now - started) / done * (total - done))
+
+    return advance

@@ -83,9 +83,12 @@ class Loop:
         n_targets = sum(batch.n_targets for batch in group)
         before = random_state()
         loss = sum(self._backward(batch, n_targets) for batch in group)
-        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf))
+        total = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        norm = float(total)
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise self._not_finite(f"step {self.progressed.step + 1}", group, before, loss)
+        if self.config.clip:
+            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip, total)
         lr = learning_rate(self.config, self.progressed.step, self.steps)
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = lr
@@ -120,16 +123,18 @@ class Loop:
     def seconds_per_step(self, timed: int = 20, untimed: int = 3) -> float:
         """Mean time of `timed` steps on a copy: weights, place in the data and random state stay as they are."""
         state = random_state()
-        trial = Loop(copy.deepcopy(self.model), self.task, self.items, self.config, self.precision, self.steps)
+        # A run without end: the schedule stays in its warm-up, as the first steps of the real run do.
+        trial = Loop(copy.deepcopy(self.model), self.task, self.items, self.config, self.precision, 10**9)
         groups = trial.groups()
         started = time.perf_counter()
-        for done in range(untimed + timed):
-            if done == untimed:
-                started = time.perf_counter()
-            trial.step(next(groups))
-        seconds = (time.perf_counter() - started) / timed
-        restore_random_state(state)
-        return seconds
+        try:
+            for done in range(untimed + timed):
+                if done == untimed:
+                    started = time.perf_counter()
+                trial.step(next(groups))
+        finally:
+            restore_random_state(state)
+        return (time.perf_counter() - started) / timed
 
     def _backward(self, batch: Batch, n_targets: int) -> float:
         with self.precision.autocast(self.device):
@@ -145,7 +150,7 @@ class Loop:
                 for batch in group:
                     self.model(**batch.inputs)
 
-        # The gradients are as they were when the fault showed; the forward is repeated with the same dropout.
+        # Gradients are not clipped yet: they are as the backward pass left them. The forward repeats its dropout.
         where = first_bad_gradient(self.model) if math.isfinite(loss) else first_not_finite(self.model, again)
         self.optimiser.zero_grad(set_to_none=True)
         what = "a gradient" if math.isfinite(loss) else "the loss"

@@ -21,7 +21,7 @@ from qkv.run import folder as files
 from qkv.run.run import Run, build_model, load, resolve_device
 from qkv.tasks.seq2seq import Seq2Seq
 from qkv.training import checkpoint
-from qkv.training.events import JsonLines, Listener, Progress, logger
+from qkv.training.events import JsonLines, Listener, Progress, counting, logger
 from qkv.training.loop import Loop
 from qkv.training.precision import choose_precision
 from qkv.training.settings import Settings, resolve
@@ -155,7 +155,8 @@ class _Training:
         self.steps = config.steps
         every = max(config.evaluations, 1)
         self.evaluate_at = {round(self.steps * (k + 1) / every) for k in range(every)} | {self.steps}
-        self.listeners = [JsonLines(folder), *([Progress(self.steps)] if listeners is None else listeners)]
+        # The file comes last: should the disk be full, the others are closed by then.
+        self.listeners = [*([Progress()] if listeners is None else listeners), JsonLines(folder)]
         self.continued = continued
 
     def run(self) -> Run:
@@ -222,7 +223,7 @@ class _Training:
                 "epoch": here.epoch,
                 "loss": round(stepped.loss, 6),
                 "lr": stepped.lr,
-                "norm": round(stepped.norm, 4),
+                "grad_norm": round(stepped.norm, 4),
                 "tokens": here.tokens,
                 "tokens_per_s": round(stepped.tokens / (time.perf_counter() - begun), 1),
                 "seconds": round(here.seconds, 3),
@@ -250,15 +251,18 @@ class _Training:
             }
         )
 
-    def _scores(self, examples: Sequence[Example], beam: int | None) -> dict[str, float]:
+    def _scores(
+        self, examples: Sequence[Example], beam: int | None, advance: Callable[[int], None] | None = None
+    ) -> dict[str, float]:
         self.loop.model.eval()
-        with self.loop.precision.autocast(self.loop.device):
-            return self.task.evaluate(self.loop.model, examples, beam=beam)
+        return self.task.evaluate(
+            self.loop.model, examples, beam=beam, advance=advance
+        )  # in float32, as `predict` computes
 
     def _end(self) -> Run:
         files.read_weights(self.folder, self.loop.model)
         logger.info("scoring %d test examples", len(self.pairs.test))
-        test = self._scores(self.pairs.test, beam=None)
+        test = self._scores(self.pairs.test, beam=None, advance=counting(len(self.pairs.test), "scored"))
         here = self.loop.progressed
         self._say(
             {
@@ -281,11 +285,7 @@ class _Training:
 
     def _close(self) -> None:
         for listener in self.listeners:
-            close: Callable[[], None] | None = getattr(listener, "close", None)
-            if close:
-                close()
-        for listener in self.listeners:
-            listener.flush()
+            listener.close()
 
     def _say(self, event: dict[str, Any]) -> None:
         for listener in self.listeners:
