@@ -42,7 +42,7 @@ def machine() -> dict[str, Any]:
         "flags": [flag for flag in _FLAGS if capabilities.get(flag)],
         "torch_kernels": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
     }
 

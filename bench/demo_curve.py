@@ -7,6 +7,7 @@ killed goes on where it was, and more points can be added later.
 from __future__ import annotations
 
 import argparse
+import json
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,20 +37,28 @@ def main() -> None:
         config = {**config, **{table: {**config[table], **changes} for table, changes in QUICK.items()}}
     del config["training"]["minutes"]  # every point has its own number of steps
     steps = [2] if options.quick else sorted(set(options.steps))
-    points: list[list[float]] = []
+    points = known_points(out, config)
     rows: list[list[str]] = []
     for count in steps:
         end = point(config, count)
-        points.append([end["tokens"], round(end["test"]["wer"], 2)])
+        points[end["tokens"]] = round(end["test"]["wer"], 2)
         test = end["test"]
         rows.append(
             [f"{count:,}", f"{end['tokens']:,}", f"{end['seconds']:.0f}", f"{test['wer']:.1f}", f"{test['per']:.1f}"]
         )
-        common.write_json(out, {"config": config, "points": points, "machine": common.machine()})
+        common.write_json(out, {"config": config, "points": sorted(points.items()), "machine": common.machine()})
     common.show(
         "The demo's model after runs of different length", ["steps", "tokens", "seconds", "test WER %", "test PER %"],
         rows, [f"written to {out}"],
     )  # fmt: skip
+
+
+def known_points(path: Path, config: dict[str, Any]) -> dict[int, float]:
+    """Test WER by tokens, as measured before with the same config: a new point joins them."""
+    if not path.is_file():
+        return {}
+    known = json.loads(path.read_text(encoding="utf-8"))
+    return dict(known["points"]) if known["config"] == config else {}
 
 
 def point(config: dict[str, Any], steps: int) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def test_the_first_look_takes_seconds_and_says_what_to_expect(fewer_words, tmp_p
         console = Console(file=file, width=160)
         pairs = catalogue.load("cmudict")
         started = time.process_time()
-        demo.first_look(pairs, read_toml(demo.CONFIG), tmp_path / "look.png", console)
+        demo.first_look(pairs, resolve(demo.CONFIG, None, None, {}), tmp_path / "look.png", console)
         assert time.process_time() - started < 5.0
         demo._Expectation(console).on({"event": "start", "steps": 1234, "expected_tokens": 1_000_000})
         demo._Expectation(console).on({"event": "start", "steps": 1, "expected_tokens": 10})

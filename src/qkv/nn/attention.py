@@ -98,7 +98,7 @@ def _fused(
     q_len, k_len = query.size(2), key.size(2)
     # torch aligns is_causal top-left: the same as ours only for equal lengths.
     if bias is None and mask is not None and mask.is_only_causal and q_len == k_len:
-        mask.to_dense(q_len, k_len, query.device) if mask.size else None
+        mask.check(q_len, k_len)
         return F.scaled_dot_product_attention(query, key, value, None, p, True, scale=scale)
     allowed = _allowed(mask, query, key)
     if bias is not None:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Window:
     """Keys near the query's own position: `left` keys before it and `right` after, every `dilation`-th position.
 
@@ -38,7 +38,7 @@ class Window:
         return near if self.global_keys is None else near | self.global_keys[:, None, None, :]  # (B, 1, Tq, Tk)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttentionMask:
     """What is allowed, as the AND of the fields that are set; True means "may attend".
 
@@ -105,6 +105,10 @@ class AttentionMask:
         for part in parts[1:]:
             whole = whole & part
         return whole
+
+    def check(self, q_len: int, k_len: int) -> None:
+        """Raises ValueError when the mask was made for other lengths, naming both."""
+        self._lengths(q_len, k_len)
 
     def __and__(self, other: AttentionMask) -> AttentionMask:
         """Allowed by both. Raises ValueError for two windows that no single window expresses."""

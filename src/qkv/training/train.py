@@ -114,7 +114,7 @@ def _finish_the_step() -> Iterator[list[str]]:
 
     def mark(number: int, frame: object) -> None:
         stop.append("asked")
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell had it ignored
         logger.info("finishing this step, then saving")
 
     signal.signal(signal.SIGINT, mark)
