@@ -161,8 +161,10 @@ def test_the_first_look_takes_seconds_and_says_what_to_expect(fewer_words, tmp_p
         assert time.process_time() - started < 5.0
         demo._Expectation(console).on({"event": "start", "steps": 1234, "expected_tokens": 1_000_000})
         demo._Expectation(console).on({"event": "start", "steps": 1, "expected_tokens": 10})
+        demo._Expectation(console).on({"event": "start", "steps": 9, "expected_tokens": 9_000_000})
     said = (tmp_path / "said.txt").read_text(encoding="utf-8")
     for words in ("scores", "weights", "heads", "cross_attention", "look.png"):
         assert words in said
     assert "1,234 steps, 1,000,000 tokens, about 50 % WER on test" in said
-    assert "1 steps, 10 tokens, a WER outside what was measured before" in said
+    assert "1 steps, 10 tokens, more than 80 % WER on test" in said
+    assert "9 steps, 9,000,000 tokens, less than 50 % WER on test" in said

@@ -44,7 +44,7 @@ def command(minutes: float | None, out: Path, device: str, as_json: bool) -> Non
     scores.add_row("this Transformer", f"{test['wer']:.1f}", f"{test['per']:.1f}")
     scores.add_row("baseline", f"{demo.baseline['wer']:.1f}", f"{demo.baseline['per']:.1f}")
     screen.print(scores)
-    screen.print(f"\n{demo.verdict}", highlight=False)
+    screen.print(f"\n{demo.verdict}", highlight=False, soft_wrap=True)
     screen.print("\nWords that are in no dictionary:")
     for prediction in demo.new_words:
         screen.print(f"  {prediction.text:16} {prediction.output}", highlight=False)

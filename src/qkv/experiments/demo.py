@@ -149,6 +149,16 @@ def expected_wer(tokens: float) -> float | None:
     return None
 
 
+def _reach(tokens: float) -> str:
+    """What to expect in words: past the measured points, that it is less, or more, than the last of them."""
+    wer = expected_wer(tokens)
+    if wer is not None:
+        return f"about {wer:.0f} % WER on test"
+    points = sorted(json.loads(CURVE.read_text(encoding="utf-8"))["points"])
+    first, last = points[0], points[-1]
+    return f"more than {first[1]:.0f} % WER on test" if tokens < first[0] else f"less than {last[1]:.0f} % WER on test"
+
+
 class _Expectation:
     """Says before training what this machine's speed will lead to."""
 
@@ -159,8 +169,7 @@ class _Expectation:
         if event["event"] != "start":
             return
         tokens = event["expected_tokens"]
-        wer = expected_wer(tokens)
-        reach = f"about {wer:.0f} % WER on test" if wer is not None else "a WER outside what was measured before"
+        reach = _reach(tokens)
         self._console.print(f"At this machine's speed: {event['steps']:,} steps, {tokens:,} tokens, {reach}.\n")
 
     def flush(self) -> None:
