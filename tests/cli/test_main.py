@@ -81,6 +81,11 @@ def test_an_error_under_json_is_one_json_object_too(qkv):
         (UserError("too wide"), 2, "error: too wide"),
         (KeyboardInterrupt(), 130, "stopped"),
         (KeyboardInterrupt("saved; go on"), 130, "saved; go on"),
+        (
+            ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers"),
+            2,
+            'error: this command needs tokenizers: install the rest with pip install "qkv[train]"',
+        ),
     ],
 )
 def test_how_a_verb_that_stops_ends(qkv, monkeypatch, raised, code, said):
