@@ -141,7 +141,7 @@ def expected_wer(tokens: float) -> float | None:
 
     Straight lines in log(tokens); None outside what was measured.
     """
-    points: list[list[float]] = sorted(json.loads(CURVE.read_text(encoding="utf-8"))["points"])
+    points = _measured()
     for (x0, y0), (x1, y1) in pairwise(points):
         if x0 <= tokens <= x1:
             share = (math.log(tokens) - math.log(x0)) / (math.log(x1) - math.log(x0))
@@ -149,12 +149,17 @@ def expected_wer(tokens: float) -> float | None:
     return None
 
 
+def _measured() -> list[list[float]]:
+    """[tokens, test WER] of the measured runs, fewest tokens first."""
+    return sorted(json.loads(CURVE.read_text(encoding="utf-8"))["points"])
+
+
 def _reach(tokens: float) -> str:
     """What to expect in words: past the measured points, that it is less, or more, than the last of them."""
     wer = expected_wer(tokens)
     if wer is not None:
         return f"about {wer:.0f} % WER on test"
-    points = sorted(json.loads(CURVE.read_text(encoding="utf-8"))["points"])
+    points = _measured()
     first, last = points[0], points[-1]
     return f"more than {first[1]:.0f} % WER on test" if tokens < first[0] else f"less than {last[1]:.0f} % WER on test"
 
