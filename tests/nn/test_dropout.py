@@ -21,18 +21,18 @@ def within(count: float, n: int, p: float) -> bool:
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.3, 0.5, 0.9])
 def test_the_rate_is_p(p):
-    assert within((~keep_mask(torch.Size([N]), p)).sum().item(), N, p)
+    assert within((1 - keep_mask(torch.Size([N]), p)).sum().item(), N, p)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_the_four_lanes_of_a_draw_have_the_same_rate(p):
-    for lane in (~keep_mask(torch.Size([N // 4, 4]), p)).sum(0).tolist():
+    for lane in (1 - keep_mask(torch.Size([N // 4, 4]), p)).sum(0).tolist():
         assert within(lane, N // 4, p)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_neighbours_and_lanes_are_independent(p):
-    dropped = (~keep_mask(torch.Size([N]), p)).double() - p
+    dropped = (1 - keep_mask(torch.Size([N]), p)).double() - p
     for distance in (1, 2, 3, 4, 5, 8, 64):
         correlation = (dropped[:-distance] * dropped[distance:]).mean() / (p * (1 - p))
         assert abs(correlation) < SPREAD / math.sqrt(N)
@@ -41,7 +41,7 @@ def test_neighbours_and_lanes_are_independent(p):
 
 
 def test_two_draws_are_independent():
-    first, second = ((~keep_mask(torch.Size([N]), 0.5)).double() - 0.5 for _ in range(2))
+    first, second = ((1 - keep_mask(torch.Size([N]), 0.5)).double() - 0.5 for _ in range(2))
     assert abs((first * second).mean() / 0.25) < SPREAD / math.sqrt(N)
 
 
