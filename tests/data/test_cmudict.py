@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from qkv.data import cmudict
-from qkv.data.pairs import Example
+from qkv.data.pairs import Example, SymbolKind
 from qkv.errors import UserError
 
 LINES = """\
@@ -36,27 +36,33 @@ def wheel(tmp_path):
 def test_words_keep_their_pronunciations_together_in_the_order_of_the_file():
     words = cmudict.parse(LINES.splitlines(), stress=True)
     assert list(words) == ["'bout", "aalborg", "read", "object", "minute", "address"]
-    assert words["aalborg"] == (("AO1", "L", "B", "AO0", "R", "G"),)
-    assert words["read"] == (("R", "EH1", "D"), ("R", "IY1", "D"))
-    assert words["minute"] == (("M", "AY0", "N", "UW1", "T"), ("M", "IH1", "N", "AH0", "T"))
+    assert words["aalborg"] == ("AO1 L B AO0 R G",)
+    assert words["read"] == ("R EH1 D", "R IY1 D")
+    assert words["minute"] == ("M AY0 N UW1 T", "M IH1 N AH0 T")
     assert len(words["address"]) == 3
 
 
 def test_without_stress_what_differed_only_in_stress_is_one():
     words = cmudict.parse(LINES.splitlines())
-    assert words["'bout"] == (("B", "AW", "T"),)
-    assert words["address"] == (("AE", "D", "R", "EH", "S"), ("AH", "D", "R", "EH", "S"))
-    assert not any(symbol[-1].isdigit() for targets in words.values() for target in targets for symbol in target)
+    assert words["'bout"] == ("B AW T",)
+    assert words["address"] == ("AE D R EH S", "AH D R EH S")
+    assert not any(
+        symbol[-1].isdigit() for targets in words.values() for target in targets for symbol in target.split()
+    )
 
 
 def test_examples_are_characters_and_phonemes(wheel):
     pairs = cmudict.load(wheel)
     examples = pairs.train + pairs.dev + pairs.test
     assert len(examples) == 6
-    assert Example(tuple("'bout"), (("B", "AW", "T"),), "'bout") in examples
-    assert (pairs.name, pairs.source_symbols, pairs.target_symbols) == ("cmudict", "characters", "spaces")
+    assert Example("'bout", ("B AW T",)) in examples
+    assert (pairs.name, pairs.source_symbols, pairs.target_symbols) == (
+        "cmudict",
+        SymbolKind("characters"),
+        SymbolKind("spaces"),
+    )
     for split, part in pairs.splits.items():
-        assert {cmudict.split_of(example.text) for example in part} <= {split}
+        assert {cmudict.split_of(example.source) for example in part} <= {split}
 
 
 def test_the_option_is_in_the_fingerprint_and_the_notes(wheel):

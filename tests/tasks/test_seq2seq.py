@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import pad
 
-from qkv.data.pairs import Example, Pairs
+from qkv.data.pairs import Example, Pairs, SymbolKind
 from qkv.data.symbols import BOS, EOS, PAD, UNK
 from qkv.errors import UserError
 from qkv.models.encoder_decoder import EncoderDecoderConfig, build
@@ -21,16 +21,16 @@ LETTERS = "abcdef"
 
 
 def example(word, *targets):
-    return Example(tuple(word), tuple(targets or [tuple(letter.upper() for letter in word)]), word)
+    return Example(word, targets or (" ".join(word.upper()),))
 
 
 def some_pairs():
     draw = random.Random(0)
     words = sorted({"".join(draw.choices(LETTERS, k=draw.randint(1, 9))) for _ in range(70)})
     train = [example(word) for word in words[:50]]
-    train[0] = example(train[0].text, ("A", "B"), ("B", "A", "C"))
+    train[0] = example(train[0].source, "A B", "B A C")
     rest = [example(word) for word in words[50:]]
-    return Pairs(train, rest, rest, "invented", "characters", "spaces", [], "0")
+    return Pairs(train, rest, rest, "invented", SymbolKind(), SymbolKind("spaces"), [], "0")
 
 
 def task_of(**changes):
@@ -139,22 +139,24 @@ def test_one_training_pair_for_every_right_target_and_lengths_with_their_control
 
 def test_vocabularies_are_of_the_training_split_only():
     pairs = some_pairs()
-    strange = [example("xyz", ("Q",))]
-    task = Seq2Seq.of(Seq2SeqConfig(), Pairs(pairs.train, strange, strange, "", "characters", "spaces", [], ""))
+    strange = [example("xyz", "Q")]
+    task = Seq2Seq.of(
+        Seq2SeqConfig(), Pairs(pairs.train, strange, strange, "", SymbolKind(), SymbolKind("spaces"), [], "")
+    )
     assert "x" not in task.source
     assert "Q" not in task.target
     assert task.items(strange) == [([UNK] * 3, [UNK])]
-    assert task.config.max_length == 2 * max(len(t) for e in pairs.train for t in e.targets)
+    assert task.config.max_length == 2 * max(len(t.split()) for e in pairs.train for t in e.targets)
     assert task.sizes == {"n_source": 4 + len(LETTERS), "n_target": 4 + len(LETTERS)}
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_an_answer_does_not_depend_on_what_else_is_asked(task, model, beam):
-    words = [e.text for e in some_pairs().train][::5]
+    words = [e.source for e in some_pairs().train][::5]
     alone = {word: task.predict(model, [word], beam=beam)[0] for word in words}
     random.shuffle(words)
     for budget in (40, 4096):
-        ids = [task.source.encode(tuple(word)) for word in words]
+        ids = [task.source.encode(word) for word in words]
         found = task.decode(model, ids, beam=beam, batch_tokens=budget)
         for word, [best] in zip(words, found, strict=True):
             assert task.target.join(task.target.decode(best.tokens)) == alone[word].output
@@ -179,7 +181,7 @@ def test_several_answers_come_best_first_and_the_first_is_the_output(task, model
 
 
 def test_the_configured_beam_and_length_penalty_are_used_when_none_is_given(model):
-    words = [e.text for e in some_pairs().train][:10]
+    words = [e.source for e in some_pairs().train][:10]
     task = task_of(max_length=12, beam=3, length_penalty=0.2)
     by_default = task.predict(model, words)
     assert by_default == task.predict(model, words, beam=3, length_penalty=0.2)
@@ -199,7 +201,7 @@ def test_empty_text_is_refused_and_said_which(task, model):
 
 
 def test_greedy_answers_are_scored_as_those_of_a_beam(task, model):
-    ids = [task.source.encode(tuple(e.source)) for e in some_pairs().train[:8]]
+    ids = [task.source.encode(e.source) for e in some_pairs().train[:8]]
     for alpha in (0.0, 0.7, 1.0):
         for [best] in task.decode(model, ids, beam=1, length_penalty=alpha):
             length = len(best.tokens) + best.finished
@@ -218,7 +220,7 @@ class Parrot(torch.nn.Module):
     def __init__(self, task, wrong_on=()):
         super().__init__()
         self.anchor = torch.nn.Parameter(torch.zeros(()))
-        self.width, self.wrong = len(task.target), [task.source.encode(tuple(word)) for word in wrong_on]
+        self.width, self.wrong = len(task.target), [task.source.encode(word) for word in wrong_on]
 
     def prefill(self, inputs):
         source = inputs["source"].clone()
@@ -238,13 +240,15 @@ def same_ids_task(**changes):
     # Equal counts in equal order: the ids of "a" and "A" are equal, so that the parrot need not translate.
     words = ["".join(letter * (9 - n) for n, letter in enumerate(LETTERS)), "fade", "bead", "cab"]
     train = [example(word) for word in words]
-    return Seq2Seq.of(Seq2SeqConfig(**changes), Pairs(train, train, train, "", "characters", "spaces", [], ""))
+    return Seq2Seq.of(
+        Seq2SeqConfig(**changes), Pairs(train, train, train, "", SymbolKind(), SymbolKind("spaces"), [], "")
+    )
 
 
 @pytest.mark.parametrize("beam", [1, 2])
 def test_evaluation_counts_sequences_symbols_and_unfinished_outputs(beam):
     task = same_ids_task(max_length=6)
-    asked = [example("fade"), example("bead", ("X",), ("B", "E", "A", "D")), example("cab"), example("abcdefa")]
+    asked = [example("fade"), example("bead", "X", "B E A D"), example("cab"), example("abcdefa")]
     found = task.evaluate(Parrot(task, wrong_on=["cab"]).eval(), asked, beam=beam)
     # "cab" is said as nothing: 3 edits of 3; the last one is cut after 6 of 7 symbols.
     assert found == pytest.approx({"wer": 50.0, "per": 100 * 4 / (4 + 4 + 3 + 7), "unfinished": 25.0})

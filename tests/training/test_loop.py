@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from qkv.data.pairs import Example, Pairs
+from qkv.data.pairs import Example, Pairs, SymbolKind
 from qkv.models.encoder_decoder import EncoderDecoderConfig, build
 from qkv.tasks.batch import Batch
 from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -26,8 +26,8 @@ FLOAT32 = Precision(torch.float32, "")
 def some_items(count=60):
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdef", k=draw.randint(1, 9))) for _ in range(count)]
-    examples = [Example(tuple(w), (tuple(w.upper()[: draw.randint(1, 9)]),), w) for w in words]
-    pairs = Pairs(examples, [], [], "", "characters", "spaces", [], "")
+    examples = [Example(w, (w.upper()[: draw.randint(1, 9)],)) for w in words]
+    pairs = Pairs(examples, [], [], "", SymbolKind(), SymbolKind(), [], "")
     task = Seq2Seq.of(Seq2SeqConfig(), pairs)
     return task, task.items(examples)
 

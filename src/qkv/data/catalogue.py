@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from qkv.data import fetch
-from qkv.data.pairs import Example, Pairs
+from qkv.data.describe import pairs_in_numbers
+from qkv.data.pairs import Pairs
 from qkv.errors import UserError, nearest
 
 
@@ -109,13 +108,10 @@ def load(name: str, **options: Any) -> Pairs:
 def describe(name: str, **options: Any) -> dict[str, Any]:
     """What a person wants to know of a data set, as plain values that fit JSON.
 
-    Keys: name, title, task, licence, source, size_mb, sha256, options, notes, fingerprint; examples (per split and
-    in all), several_targets (examples with more than one right target), length (of source and of the first target:
-    mean, longest), symbols (of source and target: how often each occurs, most frequent first; every target counts),
-    shown (five examples spread over the training split). Raises UserError as `load` does.
+    Keys: name, title, task, licence, source, size_mb, sha256, options, and those of `describe.pairs_in_numbers`.
+    Raises UserError as `load` does.
     """
     found, pairs = entry(name), load(name, **options)
-    examples = [example for split in pairs.splits.values() for example in split]
     return {
         "name": found.name,
         "title": found.title,
@@ -125,30 +121,5 @@ def describe(name: str, **options: Any) -> dict[str, Any]:
         "size_mb": found.size_mb,
         "sha256": found.sha256,
         "options": {**found.options, **options},
-        "notes": pairs.notes,
-        "fingerprint": pairs.fingerprint,
-        "examples": {"all": len(examples), **{split: len(part) for split, part in pairs.splits.items()}},
-        "several_targets": sum(len(example.targets) > 1 for example in examples),
-        "length": {
-            "source": _lengths([len(example.source) for example in examples]),
-            "target": _lengths([len(example.targets[0]) for example in examples]),
-        },
-        "symbols": {
-            "source": _counts(example.source for example in examples),
-            "target": _counts(target for example in examples for target in example.targets),
-        },
-        "shown": [_shown(example) for example in pairs.train[:: max(1, len(pairs.train) // 5)][:5]],
+        **pairs_in_numbers(pairs),
     }
-
-
-def _lengths(lengths: list[int]) -> dict[str, float]:
-    return {"mean": sum(lengths) / max(1, len(lengths)), "longest": max(lengths, default=0)}
-
-
-def _counts(sequences: Iterable[Iterable[str]]) -> dict[str, int]:
-    counts: Counter[str] = Counter(chain.from_iterable(sequences))
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _shown(example: Example) -> dict[str, Any]:
-    return {"text": example.text, "targets": [" ".join(target) for target in example.targets]}

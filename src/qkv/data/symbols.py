@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from qkv.data.pairs import Separation
 from qkv.errors import UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -23,7 +22,7 @@ _WORDS = re.compile(f"[^{_SPACE}]+")
 _TYPED_CONTROL = f"(?<![^{_SPACE}])({'|'.join(CONTROLS)})(?![^{_SPACE}])"
 
 
-class Symbols:
+class Symbols:  # being rewritten
     """A vocabulary of symbols, with ids from 0. Ids 0 to 3 are the control symbols PAD, BOS, EOS and UNK.
 
     `separation` says how a line of text becomes symbols: "characters" (each one, spaces too) or "spaces" (what
@@ -37,15 +36,25 @@ class Symbols:
         self._names = sorted(vocabulary, key=vocabulary.__getitem__)
         self._ids = {name: i for i, name in enumerate(self._names) if i >= len(CONTROLS)}
         by_characters = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Split)
-        self.separation: Separation = "characters" if by_characters else "spaces"
+        self.separation: str = "characters" if by_characters else "spaces"
 
     @classmethod
-    def learn(cls, sequences: Iterable[Sequence[str]], split: Separation) -> Symbols:
+    def learn(
+        cls,
+        texts: Iterable[str],
+        kind: str = "characters",
+        *,
+        size: int = 8000,
+        inventory: Sequence[str] | None = None,
+        name: str = "",
+    ) -> Symbols:
         """The vocabulary of all symbols in `sequences`, the most frequent first, equally frequent ones sorted.
 
         Raises UserError for a symbol that could not be read back from text: one equal to a control symbol, an
         empty one, one longer than a character with split="characters", one with a space with split="spaces".
         """
+        split = kind
+        sequences = (list(text) if kind == "characters" else _WORDS.findall(text) for text in texts)
         if split not in ("characters", "spaces"):
             raise UserError(f'symbols are separated by "characters" or "spaces", not by {split!r}.')
         counts: Counter[str] = Counter()
@@ -65,16 +74,16 @@ class Symbols:
         """Whether `symbol` is known as data; False for a control symbol."""
         return symbol in self._ids
 
-    def encode(self, symbols: Sequence[str]) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """The ids of symbols; UNK for a symbol that is not in the vocabulary."""
         known = self._ids.get
-        return [known(symbol, UNK) for symbol in symbols]
+        return [known(symbol, UNK) for symbol in self.split(text)]
 
     def encode_text(self, text: str) -> tuple[list[int], list[str]]:
         """The ids of a line of text, and the symbols in it that are unknown, each once, in order of appearance."""
         symbols = self.split(text)
         unknown = dict.fromkeys(symbol for symbol in symbols if symbol not in self._ids)
-        return self.encode(symbols), list(unknown)
+        return self.encode(text), list(unknown)
 
     def split(self, text: str) -> list[str]:
         """The symbols of a line of text, known or not."""
@@ -90,6 +99,9 @@ class Symbols:
             if not 0 <= i < len(self._names):
                 raise ValueError(f"id {i} is not in the vocabulary, whose ids are 0 to {len(self._names) - 1}")
         return [self._names[i] for i in ids if controls or i >= UNK]
+
+    def text(self, ids: Iterable[int]) -> str:
+        return self.join(self.decode(ids))
 
     def join(self, symbols: Iterable[str]) -> str:
         """The symbols as a line of text: the inverse of `split`."""
@@ -119,7 +131,7 @@ class Symbols:
         return cls(_parsed(text, path))
 
 
-def _check(symbol: str, split: Separation) -> None:
+def _check(symbol: str, split: str) -> None:
     if symbol in CONTROLS:
         raise UserError(f"the data contain the symbol {symbol!r}, which is reserved; rename it in the data.")
     if split == "characters" and len(symbol) != 1:
@@ -130,7 +142,7 @@ def _check(symbol: str, split: Separation) -> None:
         raise UserError(f"the symbol {symbol!r} is half of a character pair; the text was decoded wrongly.")
 
 
-def _tokenizer(vocabulary: dict[str, int], split: Separation) -> Tokenizer:
+def _tokenizer(vocabulary: dict[str, int], split: str) -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=CONTROLS[UNK]))
     if split == "characters":
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")

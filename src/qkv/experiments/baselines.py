@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from qkv.data.pairs import Example
 from qkv.errors import UserError
 from qkv.experiments.alignment import Symbols, align, thin
 
@@ -35,8 +34,10 @@ class LetterContext:
     notes: list[str]
 
     @classmethod
-    def fit(cls, examples: Sequence[Example], *, window: int = 4, past: int = 2, min_count: int = 1) -> LetterContext:
-        """Learns from every target of every example; of very much data, from an even sample.
+    def fit(
+        cls, pairs: Sequence[tuple[Symbols, Symbols]], *, window: int = 4, past: int = 2, min_count: int = 1
+    ) -> LetterContext:
+        """Learns from pairs of source and target symbols; of very many, from an even sample.
 
         window     neighbours looked at on either side
         past       how many of the left neighbours are looked at for what they said, too
@@ -44,7 +45,6 @@ class LetterContext:
 
         Raises UserError when no example can be aligned.
         """
-        pairs = [(example.source, target) for example in examples for target in example.targets]
         sample = [pairs[i] for i in thin(pairs, ALIGNED_CELLS)]
         aligned = [(source, said) for (source, _), said in zip(sample, align(sample), strict=True) if said is not None]
         if not aligned:

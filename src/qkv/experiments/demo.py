@@ -92,7 +92,7 @@ def run_demo(
         baseline, seconds = _baseline(pairs)
         console.print(f"WER {baseline['wer']:.1f} %, PER {baseline['per']:.1f} % on test, after {seconds:.0f} s\n")
         run = train(out=out, config=config, device=device, listeners=[_Expectation(console), Progress()], **changes)
-    known = {example.text for split in pairs.splits.values() for example in split}
+    known = {example.source for split in pairs.splits.values() for example in split}
     new_words = run.predict([word for word in NEW_WORDS if word not in known][:10])
     unseen = [Example(p.text, p.output, score=p.score) for p in new_words]
     page = report_run(
@@ -123,7 +123,7 @@ def first_look(pairs: Pairs, settings: Settings, picture: Path, console: Console
     task = Seq2Seq.of(Seq2SeqConfig(), pairs)
     torch.manual_seed(settings.training.seed)
     model = build_model(settings.model, task.sizes).eval()
-    example = next(e for split in pairs.splits.values() for e in split if e.text == FIRST_WORD)
+    example = next(e for split in pairs.splits.values() for e in split if e.source == FIRST_WORD)
     item = (task.source.encode(example.source), task.target.encode(example.targets[0]))
     inputs = task.collate([item]).inputs
     console.print(f"\nEvery step of an untrained Transformer reading '{FIRST_WORD}', with its shapes:\n")
@@ -191,6 +191,8 @@ def _passes(run: Run, pairs: Pairs) -> float:
 
 def _baseline(pairs: Pairs) -> tuple[dict[str, float], float]:
     started = time.perf_counter()
-    model = LetterContext.fit(pairs.train)
+    # Letters and phonemes are what stands there: no vocabulary is needed.
+    model = LetterContext.fit([(tuple(e.source), tuple(t.split())) for e in pairs.train for t in e.targets])
     outputs = [model.predict(example.source) for example in pairs.test]
-    return error_rates(outputs, [e.targets for e in pairs.test]), time.perf_counter() - started
+    references = [[t.split() for t in e.targets] for e in pairs.test]
+    return error_rates(outputs, references), time.perf_counter() - started

@@ -143,10 +143,9 @@ def _right_and_wrong(run: Run, test: Sequence[Pair], shown: int = 20) -> tuple[l
     right: list[Example] = []
     wrong: list[Example] = []
     for example, hypotheses in zip(chosen, predictions, strict=True):
-        output = run.task.target.decode(hypotheses[0].tokens)
-        references = [run.task.target.join(one) for one in example.targets]
-        row = Example(example.text, run.task.target.join(output), references, hypotheses[0].score)
-        (right if tuple(output) in example.targets else wrong).append(row)
+        output = run.task.target.text(hypotheses[0].tokens)
+        row = Example(example.source, output, list(example.targets), hypotheses[0].score)
+        (right if output in example.targets else wrong).append(row)
     return right[:shown], wrong[:shown]
 
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.data.batches import length_batches, pad
+from qkv.data.describe import learn
 from qkv.data.pairs import Example, Pairs
 from qkv.data.symbols import BOS, EOS, PAD, Symbols
 from qkv.errors import UserError
@@ -80,9 +81,9 @@ class Seq2Seq:
     @classmethod
     def of(cls, config: Seq2SeqConfig, pairs: Pairs) -> Seq2Seq:
         """The task with the vocabularies of the training split, and its length limit where the config has none."""
-        source = Symbols.learn((e.source for e in pairs.train), split=pairs.source_symbols)
-        target = Symbols.learn((t for e in pairs.train for t in e.targets), split=pairs.target_symbols)
-        limit = config.max_length or 2 * max(len(t) for e in pairs.train for t in e.targets)
+        source = learn((e.source for e in pairs.train), pairs.source_symbols, "source")
+        target = learn((t for e in pairs.train for t in e.targets), pairs.target_symbols, "target")
+        limit = config.max_length or 2 * max(len(target.split(t)) for e in pairs.train for t in e.targets)
         return cls(replace(config, max_length=limit), source, target)
 
     @property
@@ -167,7 +168,8 @@ class Seq2Seq:
         found = self.decode(model, [self.source.encode(e.source) for e in examples], beam=beam, advance=advance)
         outputs = [self.target.decode(hypotheses[0].tokens, controls=True) for hypotheses in found]
         unfinished = sum(not hypotheses[0].finished for hypotheses in found)
-        return {**error_rates(outputs, [e.targets for e in examples]), "unfinished": 100.0 * unfinished / len(found)}
+        references = [[self.target.split(t) for t in e.targets] for e in examples]
+        return {**error_rates(outputs, references), "unfinished": 100.0 * unfinished / len(found)}
 
     def predict(
         self,
@@ -193,7 +195,7 @@ class Seq2Seq:
         ]
 
     def _prediction(self, text: str, unknown: list[str], hypotheses: list[Hypothesis]) -> Prediction:
-        answers = [(self.target.join(self.target.decode(h.tokens)), h.score) for h in hypotheses]
+        answers = [(self.target.text(h.tokens), h.score) for h in hypotheses]
         return Prediction(text, answers[0][0], answers[0][1], hypotheses[0].finished, unknown, answers)
 
     def save(self, folder: Path) -> None:
