@@ -1,15 +1,18 @@
 """Greedy decoding, words a second: the house's cached loop, the same without a cache, transformers and CTranslate2.
 
-All read the same weights, the same words in the same batches, and must write the same symbols.
+All read the same weights, the same words in the same batches, and must write the same symbols. Each lives in a process
+of its own: CTranslate2's threads spin on for a while after their work, and slow whatever runs beside them by a third.
 Letters: B rows of a batch, Ts source time.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
+import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -118,38 +121,76 @@ def by_ctranslate2(folder: Path, compute_type: str, task: Seq2Seq, max_length: i
     return decode
 
 
-def systems(model: EncoderDecoder, task: Seq2Seq, settings: Mapping[str, Any]) -> tuple[dict[str, Decode], list[str]]:
+OURS, OURS16, NO_CACHE = "qkv float32", "qkv bfloat16", "qkv, prefix re-run"
+THEIRS = "transformers float32"
+
+
+def make(system: str, settings: Mapping[str, Any], lower: torch.dtype) -> Decode:
+    """One system, from the trained weights that bench/.cache keeps."""
+    model, task = trained(settings, Seq2Seq.of(Seq2SeqConfig(), catalogue.load("cmudict")))
+    limit, kind = settings["max_length"], system.split()[-1]
+    if system in (OURS, OURS16):
+        return by_qkv(model.to(getattr(torch, kind)), limit)
+    if system == NO_CACHE:
+        return by_qkv(NoCache(model.to(lower)), limit)
+    peer = peers.marian(model, settings["model"], **task.sizes)
+    if system.startswith("transformers"):
+        return by_transformers(peer.to(getattr(torch, kind)), limit)
+    folder = peers.ctranslate2_folder(peer, task.source, task.target, common.CACHE / "ctranslate2")
+    return by_ctranslate2(folder, kind, task, limit)
+
+
+def names(lower: torch.dtype) -> tuple[list[str], list[str]]:
     """Every system that can run here, the house's own in its chosen precision first, and those not installed."""
-    limit = settings["max_length"]
-    chosen = choose_precision("auto", torch.device("cpu"))
-    lower = copy.deepcopy(model).to(torch.bfloat16) if chosen.dtype == torch.bfloat16 else None
-    found: dict[str, Decode] = {"qkv bfloat16": by_qkv(lower, limit)} if lower is not None else {}
-    found |= {"qkv float32": by_qkv(model, limit), "qkv, prefix re-run": by_qkv(NoCache(lower or model), limit)}
-    missing: list[str] = []
-    try:
-        peer = peers.marian(model, settings["model"], **task.sizes)
-    except ImportError:
+    has_lower = lower != torch.float32
+    found = [*([OURS16] if has_lower else []), OURS, NO_CACHE]
+    if find_spec("transformers") is None:
         return found, ["transformers", "CTranslate2 (its converter needs transformers)"]
-    found["transformers float32"] = by_transformers(peer, limit)
-    if lower is not None:
-        found["transformers bfloat16"] = by_transformers(copy.deepcopy(peer).to(torch.bfloat16), limit)
-    try:
-        folder = peers.ctranslate2_folder(peer, task.source, task.target, common.CACHE / "ctranslate2")
-        for kind in peers.compute_types():
-            found[f"CTranslate2 {kind}"] = by_ctranslate2(folder, kind, task, limit)
-    except ImportError:
-        missing.append("CTranslate2")
-    return found, missing
+    found += [THEIRS, *(["transformers bfloat16"] if has_lower else [])]
+    if find_spec("ctranslate2") is None:
+        return found, ["CTranslate2"]
+    return [*found, *(f"CTranslate2 {kind}" for kind in peers.compute_types())], []
 
 
-def check_same(found: Mapping[str, Decode], batches: Sequence[list[list[int]]]) -> dict[str, float]:
+_decode: Decode | None = None
+
+
+def _begin(system: str, settings: Mapping[str, Any], lower: torch.dtype, threads: int) -> None:
+    global _decode
+    torch.set_num_threads(threads)
+    _decode = make(system, settings, lower)
+
+
+def _work(several: Sequence[list[list[int]]]) -> tuple[list[list[list[int]]], float]:
+    assert _decode is not None
+    outputs: list[list[list[int]]] = []
+    return outputs, common.seconds(lambda: outputs.extend(map(_decode, several)))
+
+
+class Elsewhere:
+    """A system in a process of its own, which sleeps while another one works."""
+
+    def __init__(self, system: str, settings: Mapping[str, Any], lower: torch.dtype):
+        self._pool = ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), _begin, (system, dict(settings), lower, torch.get_num_threads())
+        )
+
+    def __call__(self, several: Sequence[list[list[int]]]) -> tuple[list[list[list[int]]], float]:
+        """The outputs of some batches, and the seconds that decoding them took there."""
+        return self._pool.submit(_work, several).result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def check_same(found: Mapping[str, Elsewhere], batches: Sequence[list[list[int]]]) -> dict[str, float]:
     """Share of the words of some batches on which each system says what qkv in float32 says.
 
     Raises UserError when one in float32 differs on more than a few: then the systems do not do the same work.
     """
     sample = batches[:: max(1, len(batches) // 3)]
-    said = {system: [output for batch in sample for output in decode(batch)] for system, decode in found.items()}
-    ours = said["qkv float32"]
+    said = {system: [output for batch in decode(sample)[0] for output in batch] for system, decode in found.items()}
+    ours = said[OURS]
     same = {
         system: sum(a == b for a, b in zip(ours, outputs, strict=True)) / len(ours) for system, outputs in said.items()
     }
@@ -159,36 +200,39 @@ def check_same(found: Mapping[str, Decode], batches: Sequence[list[list[int]]]) 
     return same
 
 
-def warm(found: Mapping[str, Decode], several: Sequence[list[list[int]]]) -> None:
+def warm(found: Mapping[str, Elsewhere], several: Sequence[list[list[int]]]) -> None:
     """Every system once on a short, a middling and a long batch."""
     for decode in found.values():
-        for one in several[:: max(1, len(several) // 3)]:
-            decode(one)
+        decode(several[:: max(1, len(several) // 3)])
 
 
 def main() -> None:
     options = common.options(__doc__)
     settings = QUICK if options.quick else FULL
     pairs = catalogue.load("cmudict")
-    model, task = trained(settings, Seq2Seq.of(Seq2SeqConfig(), pairs))
+    _, task = trained(settings, Seq2Seq.of(Seq2SeqConfig(), pairs))
     every = [example for split in pairs.splits.values() for example in split]
     sources = [task.source.encode(example.source) for example in spread(every, settings["words"])]
     batch = settings["batch"]
     ordered = sorted(sources, key=len)
     batches = [ordered[i : i + batch] for i in range(0, len(ordered), batch)]
     alone = [[source] for source in sources[:: len(sources) // settings["single_words"]]][: settings["single_words"]]
-    found, missing = systems(model, task, settings)
+    lower = choose_precision("auto", torch.device("cpu")).dtype
+    systems, missing = names(lower)
+    found = {system: Elsewhere(system, settings, lower) for system in systems}
     same = check_same(found, batches)
     measured = common.Measurements("decoding", settings, options)
 
-    def words_per_second(decode: Decode, several: Sequence[list[list[int]]]) -> Callable[[int], float]:
+    def words_per_second(decode: Elsewhere, several: Sequence[list[list[int]]]) -> Callable[[int], float]:
         words = sum(map(len, several))
-        return lambda _: words / common.seconds(lambda: [decode(one) for one in several])
+        return lambda _: words / decode(several)[1]
 
     for group, several in (("batches", batches), ("one word at a time", alone)):
         contest = {system: words_per_second(decode, several) for system, decode in found.items()}
         measured.rounds(group, contest, settings["rounds"], partial(warm, found, several))
-    outputs = [output for one in batches for output in found["qkv float32"](one)]
+    outputs = [output for one in found[OURS](batches)[0] for output in one]
+    for decode in found.values():
+        decode.close()
     finish(measured, same, missing, outputs)
 
 
@@ -201,10 +245,10 @@ def finish(
     ratios = {group: {s: measured.ratio(group, ours, s) for s in others} for group, others in peers_of.items()}
     theirs = [s for s in batched if s.startswith("CTranslate2")]
     best = min(theirs, key=lambda s: ratios["batches"][s]["ratio"], default="")
-    missing_arithmetic = "" if ours == "qkv bfloat16" else NO_BFLOAT16
+    missing_arithmetic = "" if ours == OURS16 else NO_BFLOAT16
     limits = [
-        ("qkv, prefix re-run", "qkv, prefix re-run", 2.5, ""),
-        ("transformers float32", "transformers float32", 2.5, missing_arithmetic),
+        (NO_CACHE, NO_CACHE, 2.5, ""),
+        (THEIRS, THEIRS, 2.5, missing_arithmetic),
         (best, "CTranslate2 at its best", 1.5, missing_arithmetic),
     ]  # fmt: skip
     targets = [
