@@ -12,7 +12,7 @@ from qkv.errors import UserError
 
 @click.group(cls=NamedCommands)
 def command() -> None:
-    """List, fetch and describe the data sets of the catalogue."""
+    """Describe your own files, or list, fetch and describe the data sets of the catalogue."""
 
 
 @command.command(name="list")
@@ -49,17 +49,36 @@ def get(name: str, as_json: bool) -> None:
 
 
 @command.command(context_settings=PASS_SETTINGS)
-@click.argument("name")
 @json_option
 @click.pass_context
-def show(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Describe a data set: sizes, lengths, symbols, examples. Options of the data set go by name: --stress true."""
-    from qkv.data import catalogue
+def show(ctx: click.Context, as_json: bool) -> None:
+    """Describe a file of pairs or a data set, before anything is trained: qkv data show FILE, qkv data show NAME.
 
-    chosen, options = name_and_settings([name, *ctx.args])
-    if chosen is None:
-        raise UserError("which data set? `qkv data list` lists them")
-    found = catalogue.describe(chosen, **options)
+    Of a file: encoding, columns, rows, what will be left out and why, lengths, duplicates, rare symbols and their
+    look-alikes, and the command that trains on it. It takes the same settings as `qkv train`: --data.source COLUMN
+    --data.symbols spaces, or two text files with --data.source FILE --data.target FILE. Options of a data set go by
+    name too: qkv data show cmudict --stress true.
+    """
+    from qkv.data import catalogue, pair_data, sources
+    from qkv.run.config import typed
+
+    chosen, given = name_and_settings(ctx.args)
+    options = {key.removeprefix("data."): value for key, value in given.items()}
+    if chosen is None and not options.keys() & {"train", "source"}:
+        raise UserError("which file or data set? qkv data show FILE; `qkv data list` lists the data sets")
+    table = sources.table_of(chosen) if chosen is not None else {"name": pair_data.NAME}
+    if table["name"] == pair_data.NAME:
+        from qkv.cli.file_report import print_report
+        from qkv.data.file_report import file_report
+
+        report = file_report(
+            typed(
+                pair_data.PairConfig, {key: value for key, value in (table | options).items() if key != "name"}, "data"
+            )
+        )
+        print_json(report) if as_json else print_report(report)
+        return
+    found = catalogue.describe(table["name"], **options)
     if as_json:
         print_json(found)
         return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -13,16 +15,23 @@ from qkv.cli.options import device_option, json_option, print_json
 from qkv.errors import UserError
 
 if TYPE_CHECKING:
-    from qkv.run.run import Run
+    from qkv.data.files.table import Table
+    from qkv.run.stream import Counted
     from qkv.tasks.seq2seq import Prediction
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1)
-@click.option("--input", "source", metavar="FILE", help="Texts, one a line; - reads standard input.")
+@click.option("--input", "source", metavar="FILE", help="Texts, one a line, or a table; - reads standard input.")
+@click.option("-o", "--output", metavar="FILE", help="Write here; with a table, its columns and the answers behind.")
+@click.option("--column", metavar="NAME", help="The column of a table that holds the texts.  [default: as trained]")
 @click.option("--beam", type=int, help="Hypotheses kept while decoding; 1 is greedy.  [default: the run's own]")
 @click.option("--nbest", "n_best", type=int, default=1, show_default=True, help="Answers a text; at most --beam.")
+@click.option("--min-prob", type=float, default=0.0, help="Of several answers only those at least this probable.")
+@click.option("--lexicon", metavar="FILE", help="Pairs that are answered as they stand there; the model has the rest.")
+@click.option("--too-long", type=click.Choice(["error", "truncate", "drop"]), default="error", show_default=True,
+              help="What becomes of a text longer than those trained on.")  # fmt: skip
 @click.option("--scores", is_flag=True, help="Print the score of each answer: log-probability a symbol.")
 @device_option
 @json_option
@@ -30,81 +39,134 @@ def command(
     run: Path,
     texts: tuple[str, ...],
     source: str | None,
+    output: str | None,
+    column: str | None,
     beam: int | None,
     n_best: int,
+    min_prob: float,
+    lexicon: str | None,
+    too_long: str,
     scores: bool,
     device: str,
     as_json: bool,
 ) -> None:
-    """Predict with the run in folder RUN: one output line for each text.
+    """Predict with the run in folder RUN: one output line for each text, in order, empty for an empty one.
 
     \b
     qkv predict runs/demo transformer attention
     qkv predict runs/demo --input words.txt --beam 5 --nbest 3 --scores
+    qkv predict runs/mine --input table.csv -o answers.csv --lexicon known.tsv
     """
-    lines = _lines(source) if source is not None else list(texts)
     if source is not None and texts:
         raise UserError("give texts or --input, not both")
-    if not lines:
+    if source is None and not texts:
         raise UserError("no texts: give some after the run folder, or --input FILE (- for standard input)")
     from qkv.run.run import load
+    from qkv.run.stream import Asked, Counted, answers
 
     loaded = load(run, device)
-    if source is None:
-        predictions = loaded.predict(lines, beam=beam, n_best=n_best)
-    else:
-        predictions = _line_by_line(loaded, lines, beam=beam, n_best=n_best)
-    unknown = Counter(symbol for prediction in predictions for symbol in prediction.unknown)
-    _warn(predictions, unknown)
+    table, lines = (None, iter(texts)) if source is None else _texts(source, column, loaded.config.get("data", {}))
+    known = {e.source: e.targets for e in _lexicon(lexicon)} if lexicon is not None else {}
+    longest = int(loaded.config.get("data", {}).get("longest", 0))
+    asked, counted = Asked(beam, n_best, min_prob, known, longest, too_long), Counted()
+    # Standard input may come from somebody who types: a line is answered when it is there.
+    found = answers(loaded, lines, asked, counted, 1 if source == "-" and sys.stdin.isatty() else 1024)
     if as_json:
-        print_json({"predictions": [vars(prediction) for prediction in predictions], "unknown": unknown})
+        every = list(found)
+        _warn(counted)
+        print_json({"predictions": [vars(one) for one in every], "unknown": counted.unknown, "lines": counted.lines,
+                    "empty": counted.empty, "from_lexicon": counted.known, "too_long": counted.too_long})  # fmt: skip
         return
-    for prediction in predictions:
-        for output, score in prediction.n_best:
-            parts = [prediction.text, output, *([f"{score:.4f}"] if scores else [])]
-            click.echo("\t".join(parts) if n_best > 1 or scores or not source else output)
+    shown_text = n_best > 1 or scores or source is None
+    if output is None:
+        for one in found:
+            for line in _lines(one, shown_text, scores):
+                click.echo(line)
+    else:
+        _write(Path(output), table, found, shown_text, scores)
+    _warn(counted)
 
 
-def _line_by_line(run: Run, lines: list[str], **settings: Any) -> list[Prediction]:
-    """One Prediction a line: for an empty line an empty one, so that output and input stay side by side."""
-    from qkv.tasks.seq2seq import Prediction
-
-    empty = [not run.task.source.split(line) for line in lines]
-    found = iter(run.predict([line for line, nothing in zip(lines, empty, strict=True) if not nothing], **settings))
-    if any(empty):
-        click.echo(f"warning: {sum(empty)} of {len(lines)} lines are empty; so are their outputs", err=True)
-    nothing_to_say = [("", 0.0)]
-    return [
-        Prediction(line, "", 0.0, True, n_best=nothing_to_say) if nothing else next(found)
-        for line, nothing in zip(lines, empty, strict=True)
-    ]
+def _lines(one: Prediction, shown_text: bool, scores: bool) -> Iterator[str]:
+    for answer, score in one.n_best:
+        parts = [*([one.text] if shown_text else []), answer, *([f"{score:.4f}"] if scores else [])]
+        yield "\t".join(parts)
 
 
-def _warn(predictions: list[Prediction], unknown: Counter[str]) -> None:
-    if unknown:
-        named = ", ".join(f"{_named(symbol)} in {count}" for symbol, count in unknown.items())
+def _write(path: Path, table: Table | None, found: Iterable[Prediction], shown_text: bool, scores: bool) -> None:
+    from qkv.run.folder import replacing
+
+    with replacing(path) as part, part.open("w", encoding="utf-8-sig" if table else "utf-8", newline="") as file:
+        if table is not None:
+            _write_table(file, table, found, scores)
+            return
+        for one in found:
+            file.writelines(f"{line}\n" for line in _lines(one, shown_text, scores))
+
+
+def _write_table(file: TextIO, table: Table, found: Iterable[Prediction], scores: bool) -> None:
+    """The table as it was read, every column and row in order, with a column of answers behind (and of scores)."""
+    out = csv.writer(file, delimiter=table.separator or ",", lineterminator="\n")
+    if table.header:
+        out.writerow([*table.columns, "prediction", *(["score"] if scores else [])])
+    for (_, values), one in zip(table.rows, found, strict=True):
+        said = " | ".join(answer for answer, _ in one.n_best)
+        out.writerow([*values, said, *([f"{one.score:.4f}"] if scores else [])])
+
+
+def _texts(source: str, column: str | None, data: dict[str, object]) -> tuple[Table | None, Iterator[str]]:
+    """The table that the file is, if it has columns, and its texts."""
+    from qkv.data.files.columns import SOURCES, one
+    from qkv.data.files.encoding import decode, lines, read
+    from qkv.data.files.table import read_table
+
+    if source == "-":
+        return None, (_decoded(line, number) for number, line in enumerate(sys.stdin.buffer, 1))
+    if column is None and Path(source).suffix.lower() not in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"):
+        return None, iter(lines(decode(read(source), source).text))
+    table = read_table(source)
+    usual = [n for n, name in enumerate(table.columns) if name == data.get("source")]
+    usual += [n for n, name in enumerate(table.columns) if name.strip().casefold() in SOURCES]
+    place = one(table, column) if column is not None else usual[0] if usual else 0
+    click.echo(f"texts: column {place + 1} ({table.columns[place]})", err=True)
+    return table, (values[place] for _, values in table.rows)
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02X})") from None
+
+
+def _lexicon(path: str):
+    from qkv.data.files.table import read_table
+    from qkv.data.pair_file import grouped, rows_of
+
+    return grouped(rows_of(read_table(path), None, None, "none").rows)[0]
+
+
+def _warn(counted: Counted) -> None:
+    if counted.empty:
+        click.echo(f"warning: {counted.empty} of {counted.lines} lines are empty; so are their outputs", err=True)
+    if counted.unknown:
+        click.echo(f"warning: {_never_seen(counted.unknown)}. Their outputs are a guess", err=True)
+    if counted.too_long:
+        named = ", ".join(map(str, counted.too_long[:10]))
+        click.echo(f"warning: {len(counted.too_long)} lines were too long ({named}): cut or left empty", err=True)
+    if counted.unfinished:
         click.echo(
-            f"warning: symbols that the model has never seen, and how many texts have them: {named}. Their outputs are "
-            "a guess", err=True,
-        )  # fmt: skip
-    cut = sum(not prediction.finished for prediction in predictions)
-    if cut:
-        click.echo(f"warning: {cut} of {len(predictions)} outputs reached the length limit before they ended", err=True)
+            f"warning: {counted.unfinished} of {counted.lines} outputs reached the length limit before they ended",
+            err=True,
+        )
+
+
+def _never_seen(unknown: Counter[str]) -> str:
+    named = ", ".join(f"{_named(symbol)} in {count}" for symbol, count in unknown.items())
+    upper = [s for s in unknown if s != s.lower()]
+    case = " (upper case is another symbol than lower case)" if upper else ""
+    return f"symbols that the model has never seen, and how many texts have them{case}: {named}"
 
 
 def _named(symbol: str) -> str:
     return f"{symbol!r} (U+{ord(symbol):04X})" if len(symbol) == 1 else repr(symbol)
-
-
-def _lines(source: str) -> list[str]:
-    try:
-        raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"cannot read {source}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise UserError(f"{source}, line {line}: not UTF-8 (byte 0x{raw[error.start]:02X})") from None
-    # Only line feeds end a line: str.splitlines would also split at U+2028 and its kin inside a text.
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines[:-1] if lines and not lines[-1] else lines

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from qkv.cli.options import PASS_SETTINGS, device_option, download_bar, json_option, print_json, settings_from
+from qkv.cli.options import PASS_SETTINGS, device_option, download_bar, json_option, name_and_settings, print_json
 from qkv.errors import UserError
 
 
 @click.command(context_settings=PASS_SETTINGS)
-@click.option("--data", metavar="NAME", help="A data set of the catalogue (`qkv data list`).  [default: cmudict]")
+@click.option(
+    "--data", metavar="NAME", help="A data set of the catalogue (`qkv data list`) or a file.  [default: cmudict]"
+)
 @click.option("--model", metavar="NAME", help="An architecture (`qkv models`).  [default: encoder_decoder]")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="The run folder.  [default: runs/DATA-MODEL]"
@@ -36,30 +37,36 @@ def command(
 ) -> None:
     """Train a model and write a run folder: config, weights, vocabularies, metrics, and a report page.
 
+    FILE is your own pairs, two columns of a TSV, CSV, JSON lines, Parquet or Excel file (`qkv data show FILE` tells how
+    it is read); without one, a data set of the catalogue.
+
     Any setting is changed by name: --model.d_model 128 --training.lr 2e-3 --task.beam 3, or without the table where
     only one has it: --d_model 128 --lr 2e-3 (`qkv models` lists them).
 
     The same command again goes on with an unfinished run (after Ctrl-C too) and leaves a finished one as it is.
 
     \b
-    qkv train --minutes 5 --out runs/mine
+    qkv train words.tsv --minutes 10 --out runs/mine
+    qkv train --data.train a.csv --data.dev b.csv --data.source word --data.target sound --minutes 10
     qkv train --config recipes/cmudict.toml --out runs/cmudict
     """
     from qkv.experiments.run_report import report_run
     from qkv.run.folder import typed_path
     from qkv.training.train import train
 
-    settings: dict[str, Any] = settings_from(ctx.args)
+    file, settings = name_and_settings(ctx.args)
+    if file is not None and data is not None:
+        raise UserError(f"{file} and --data {data} both say what to train on: give one of them")
     if minutes is not None and steps is not None:
         raise UserError("--minutes and --steps both say how long to train: give one of them")
     given = {"minutes": minutes, "steps": steps}
     settings.update({name: value for name, value in given.items() if value is not None})
     with download_bar() as progress:
-        run = train(data, model, out=out, config=config, device=device, progress=progress, **settings)
+        run = train(data or file, model, out=out, config=config, device=device, progress=progress, **settings)
     page = report_run(run)
     if as_json:
         print_json({"run": str(run.folder), "report": str(page), **run.metrics()})
         return
     figures = ", ".join(f"{name.upper()} {value:.2f} %" for name, value in run.metrics().items())
     click.echo(f"test: {figures}\nrun:    {run.folder}\nreport: {page}")
-    click.echo(f"next:   qkv predict {typed_path(run.folder)} transformer attention")
+    click.echo(f"next:   qkv predict {typed_path(run.folder)} --input FILE")

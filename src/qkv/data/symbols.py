@@ -1,4 +1,9 @@
-"""Symbols and their ids: a whole-symbol vocabulary that any reader of Hugging Face `tokenizers` files can open."""
+"""Symbols and their ids: a vocabulary that any reader of Hugging Face `tokenizers` files can open.
+
+A side's lines become symbols in one of six kinds: "characters" (code points, spaces too), "graphemes" (what a person
+sees as one character), "spaces" (what stands between white space), "inventory" (the longest of a list of symbols that
+fits), "bpe" (Sennrich et al. 2016) and "unigram" (Kudo 2018) sub-words.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +13,37 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from qkv.errors import UserError
+from qkv.errors import UserError, nearest
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-CONTROLS = ("<pad>", "<bos>", "<eos>", "<unk>")  # by id
+CONTROLS = (" <pad>", " <bos>", " <eos>", " <unk>")
+"""Names by id. The blank in front keeps them apart from data: no symbol of any kind is longer than one character and
+begins with a blank, so that "<pad>" in a file is a symbol like any other."""
+
+KINDS = ("characters", "graphemes", "spaces", "inventory", "bpe", "unigram")
+
+_SHOWN = tuple(name.strip() for name in CONTROLS)
+_SUBWORDS = ("bpe", "unigram")
+_LOOKS_LIKE_CONTROL = re.compile(r"</?[a-z_]+>|\[[A-Z]+\]")
 
 # Unicode's White_Space, at which `tokenizers` separates; str.split() also separates at U+001C to U+001F.
 _SPACE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _WORDS = re.compile(f"[^{_SPACE}]+")
-_TYPED_CONTROL = f"(?<![^{_SPACE}])({'|'.join(CONTROLS)})(?![^{_SPACE}])"
 
 
-class Symbols:  # being rewritten
-    """A vocabulary of symbols, with ids from 0. Ids 0 to 3 are the control symbols PAD, BOS, EOS and UNK.
+class Symbols:
+    """A vocabulary of symbols, with ids from 0. Ids 0 to 3 are the control symbols PAD, BOS, EOS and UNK."""
 
-    `separation` says how a line of text becomes symbols: "characters" (each one, spaces too) or "spaces" (what
-    stands between them). A control symbol has an id but is never read from text: a typed "<pad>" is unknown.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, kind: str) -> None:
         """Use a tokenizer that `learn` or `load` made; call those."""
-        self._tokenizer = tokenizer
+        self._tokenizer, self.kind = tokenizer, kind
         vocabulary = tokenizer.get_vocab()
         self._names = sorted(vocabulary, key=vocabulary.__getitem__)
         self._ids = {name: i for i, name in enumerate(self._names) if i >= len(CONTROLS)}
-        by_characters = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Split)
-        self.separation: str = "characters" if by_characters else "spaces"
 
     @classmethod
     def learn(
@@ -48,23 +55,33 @@ class Symbols:  # being rewritten
         inventory: Sequence[str] | None = None,
         name: str = "",
     ) -> Symbols:
-        """The vocabulary of all symbols in `sequences`, the most frequent first, equally frequent ones sorted.
+        """The vocabulary of `texts`, the most frequent symbols first, equally frequent ones sorted.
 
-        Raises UserError for a symbol that could not be read back from text: one equal to a control symbol, an
-        empty one, one longer than a character with split="characters", one with a space with split="spaces".
+        size       most sub-words, for "bpe" and "unigram"; few texts give fewer
+        inventory  the symbols of kind "inventory"
+        name       of the side, for messages
+
+        Raises UserError for an unknown kind, and for texts that the inventory does not cover, naming text and piece.
         """
-        split = kind
-        sequences = (list(text) if kind == "characters" else _WORDS.findall(text) for text in texts)
-        if split not in ("characters", "spaces"):
-            raise UserError(f'symbols are separated by "characters" or "spaces", not by {split!r}.')
+        if kind not in KINDS:
+            raise UserError(f"unknown kind of symbols {kind!r}.{nearest(kind, KINDS)} Kinds: {', '.join(KINDS)}")
+        if kind in _SUBWORDS:
+            return cls(_subwords(texts, kind, size), kind)
+        empty = cls(_whole({control: i for i, control in enumerate(CONTROLS)}, kind, inventory or ()), kind)
         counts: Counter[str] = Counter()
-        for sequence in sequences:
-            counts.update(sequence)
-        for symbol in counts:
-            _check(symbol, split)
+        uncovered: list[tuple[str, str]] = []
+        known = frozenset(inventory or ())
+        for text in texts:
+            symbols = empty.split(text)
+            counts.update(symbols)
+            if kind == "inventory" and (left := [symbol for symbol in symbols if symbol not in known]):
+                uncovered.append((text, left[0]))
+        if uncovered:
+            raise UserError(_not_covered(uncovered, name))
+        _check(counts)
         ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
-        vocabulary = {name: i for i, name in enumerate((*CONTROLS, *ranked))}
-        return cls(_tokenizer(vocabulary, split))
+        vocabulary = {symbol: i for i, symbol in enumerate((*CONTROLS, *ranked))}
+        return cls(_whole(vocabulary, kind, inventory or ()), kind)
 
     def __len__(self) -> int:
         """The number of ids, control symbols included."""
@@ -74,20 +91,32 @@ class Symbols:  # being rewritten
         """Whether `symbol` is known as data; False for a control symbol."""
         return symbol in self._ids
 
+    def split(self, text: str) -> list[str]:
+        """The symbols of a line of text, known or not; of sub-words, the known ones and "<unk>"."""
+        if self.kind == "characters":
+            return list(text)
+        if self.kind == "spaces":
+            return _WORDS.findall(text)
+        if self.kind in _SUBWORDS:
+            return [self._shown(i) for i in self._tokenizer.encode(text).ids]
+        return [piece for piece, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)] if text else []
+
     def encode(self, text: str) -> list[int]:
-        """The ids of symbols; UNK for a symbol that is not in the vocabulary."""
+        """The ids of a line of text; UNK for what is not in the vocabulary."""
+        if self.kind in _SUBWORDS:
+            return self._tokenizer.encode(text).ids
         known = self._ids.get
         return [known(symbol, UNK) for symbol in self.split(text)]
 
     def encode_text(self, text: str) -> tuple[list[int], list[str]]:
         """The ids of a line of text, and the symbols in it that are unknown, each once, in order of appearance."""
+        if self.kind in _SUBWORDS:
+            found = self._tokenizer.encode(text)
+            lost = [text[a:b] for i, (a, b) in zip(found.ids, found.offsets, strict=True) if i == UNK]
+            return found.ids, list(dict.fromkeys(character for piece in lost for character in piece))
         symbols = self.split(text)
         unknown = dict.fromkeys(symbol for symbol in symbols if symbol not in self._ids)
-        return self.encode(text), list(unknown)
-
-    def split(self, text: str) -> list[str]:
-        """The symbols of a line of text, known or not."""
-        return list(text) if self.separation == "characters" else _WORDS.findall(text)
+        return [self._ids.get(symbol, UNK) for symbol in symbols], list(unknown)
 
     def decode(self, ids: Iterable[int], controls: bool = False) -> list[str]:
         """The symbols of ids. PAD, BOS and EOS are left out unless `controls`; UNK is always "<unk>".
@@ -98,14 +127,24 @@ class Symbols:  # being rewritten
         for i in ids:
             if not 0 <= i < len(self._names):
                 raise ValueError(f"id {i} is not in the vocabulary, whose ids are 0 to {len(self._names) - 1}")
-        return [self._names[i] for i in ids if controls or i >= UNK]
-
-    def text(self, ids: Iterable[int]) -> str:
-        return self.join(self.decode(ids))
+        return [self._shown(i) for i in ids if controls or i >= UNK]
 
     def join(self, symbols: Iterable[str]) -> str:
         """The symbols as a line of text: the inverse of `split`."""
-        return ("" if self.separation == "characters" else " ").join(symbols)
+        if self.kind in _SUBWORDS:
+            return self._tokenizer.decoder.decode(list(symbols))
+        return (" " if self.kind == "spaces" else "").join(symbols)
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The line of text that ids stand for."""
+        return self.join(self.decode(ids))
+
+    def looks_like_control(self) -> list[str]:
+        """Symbols of the data that look like another program's control symbols; here they are data."""
+        return [name for name in self._ids if _LOOKS_LIKE_CONTROL.fullmatch(name)]
+
+    def _shown(self, i: int) -> str:
+        return _SHOWN[i] if i < len(_SHOWN) else self._names[i]
 
     def save(self, path: str | Path) -> None:
         """Write a `tokenizer.json` that `tokenizers.Tokenizer.from_file` opens, in one step or not at all."""
@@ -128,46 +167,75 @@ class Symbols:  # being rewritten
             raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}.") from error
         except UnicodeDecodeError as error:
             raise UserError(f"the vocabulary {path} is damaged: {error}.") from error
-        return cls(_parsed(text, path))
+        return cls(*_parsed(text, path))
 
 
-def _check(symbol: str, split: str) -> None:
-    if symbol in CONTROLS:
-        raise UserError(f"the data contain the symbol {symbol!r}, which is reserved; rename it in the data.")
-    if split == "characters" and len(symbol) != 1:
-        raise UserError(f'the symbol {symbol!r} is not one character; separate the symbols by "spaces".')
-    if split == "spaces" and not _WORDS.fullmatch(symbol):
-        raise UserError(f"the symbol {symbol!r} is empty or has a space in it, so it can't be separated by spaces.")
-    if any("\ud800" <= character <= "\udfff" for character in symbol):
-        raise UserError(f"the symbol {symbol!r} is half of a character pair; the text was decoded wrongly.")
+def _check(counts: Iterable[str]) -> None:
+    for symbol in counts:
+        if any("\ud800" <= character <= "\udfff" for character in symbol):
+            raise UserError(f"the symbol {symbol!r} is half of a character pair; the text was decoded wrongly.")
 
 
-def _tokenizer(vocabulary: dict[str, int], split: str) -> Tokenizer:
+def _not_covered(uncovered: list[tuple[str, str]], name: str) -> str:
+    text, piece = uncovered[0]
+    codes = " ".join(f"U+{ord(character):04X}" for character in piece)
+    return (
+        f"the inventory does not cover {len(uncovered):,} {name or 'text'}s: in {text[:60]!r} nothing fits at "
+        f"{piece!r} ({codes}). Add the symbols to its file, or use another kind"
+    )
+
+
+def _whole(vocabulary: dict[str, int], kind: str, inventory: Sequence[str]) -> Tokenizer:
+    """Whole symbols: a pattern cuts the text, and each piece has an id."""
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=CONTROLS[UNK]))
-    if split == "characters":
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        tokenizer.decoder = decoders.Fuse()
-    else:
-        # The word-level model would find "<pad>" in a text; to this class it is an unknown word, so that the
-        # saved file must say the same.
-        tokenizer.normalizer = normalizers.Replace(Regex(_TYPED_CONTROL), CONTROLS[UNK])
+    if kind == "spaces":
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return tokenizer
+    longest_first = sorted(inventory, key=lambda symbol: (-len(symbol), symbol))
+    patterns = {
+        "characters": r"[\s\S]",
+        "graphemes": r"\X",
+        "inventory": "|".join([*map(re.escape, longest_first), r"[\s\S]"]),
+    }
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(patterns[kind]), "isolated")
+    tokenizer.decoder = decoders.Fuse()
     return tokenizer
 
 
-def _parsed(text: str, path: str | Path) -> Tokenizer:
+def _subwords(texts: Iterable[str], kind: str, size: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token=CONTROLS[UNK]) if kind == "bpe" else models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    shared: dict[str, Any] = {"vocab_size": size, "special_tokens": list(CONTROLS), "show_progress": False}
+    unigram = trainers.UnigramTrainer(unk_token=CONTROLS[UNK], **shared)
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**shared) if kind == "bpe" else unigram)
+    # As added tokens the control symbols would be found in text; as pieces that hold a blank they never are.
+    layout = json.loads(tokenizer.to_str())
+    layout["added_tokens"] = []
+    return Tokenizer.from_str(json.dumps(layout))
+
+
+def _parsed(text: str, path: str | Path) -> tuple[Tokenizer, str]:
     try:
         layout = json.loads(text)
-        kind = layout["model"]["type"], layout["pre_tokenizer"]["type"]
+        model, cutter = layout["model"]["type"], layout["pre_tokenizer"]["type"]
         tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # `tokenizers` raises plain Exception
         raise UserError(f"the vocabulary {path} is damaged: {error}.") from error
+    kinds = {
+        ("WordLevel", "Split"): "inventory",
+        ("WordLevel", "WhitespaceSplit"): "spaces",
+        ("BPE", "Metaspace"): "bpe",
+        ("Unigram", "Metaspace"): "unigram",
+    }
+    kind = kinds.get((model, cutter))
+    if cutter == "Split":
+        kind = {r"[\s\S]": "characters", r"\X": "graphemes"}.get(layout["pre_tokenizer"]["pattern"]["Regex"], kind)
     vocabulary = tokenizer.get_vocab()
     whole = sorted(vocabulary.values()) == list(range(len(vocabulary)))
-    expected = all(vocabulary.get(name) == i for i, name in enumerate(CONTROLS))
-    if kind not in (("WordLevel", "Split"), ("WordLevel", "WhitespaceSplit")) or not (whole and expected):
+    expected = any(all(vocabulary.get(n) == i for i, n in enumerate(names)) for names in (CONTROLS, _SHOWN))
+    if kind is None or not (whole and expected):
         raise UserError(
-            f"the vocabulary {path} was not written by qkv: whole symbols (WordLevel) with ids from 0 and "
-            f"{', '.join(CONTROLS)} first are expected."
+            f"the vocabulary {path} was not written by qkv: ids from 0 and {', '.join(_SHOWN)} first are expected."
         )
-    return tokenizer
+    return tokenizer, kind

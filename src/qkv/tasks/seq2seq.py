@@ -5,6 +5,7 @@ Letters: B batch, Ts source time, Tt target time, V target vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +56,8 @@ class Prediction:
     """One answer: `output` symbols for `text`, `score` it was ranked by, symbols of `text` unseen in training.
 
     `finished` is False when the output reached the length limit before it ended. `n_best` holds all answers asked
-    for, best first, as (symbols, score); the first one is `output`.
+    for, best first, as (symbols, score); the first one is `output`. `probabilities` are those of the same answers, of
+    the whole output given the text, as the model holds them.
     """
 
     text: str
@@ -64,6 +66,7 @@ class Prediction:
     finished: bool
     unknown: list[str] = field(default_factory=list)
     n_best: list[tuple[str, float]] = field(default_factory=list)
+    probabilities: list[float] = field(default_factory=list)
 
 
 class Seq2Seq:
@@ -196,7 +199,8 @@ class Seq2Seq:
 
     def _prediction(self, text: str, unknown: list[str], hypotheses: list[Hypothesis]) -> Prediction:
         answers = [(self.target.text(h.tokens), h.score) for h in hypotheses]
-        return Prediction(text, answers[0][0], answers[0][1], hypotheses[0].finished, unknown, answers)
+        held = [math.exp(min(h.log_prob, 0.0)) for h in hypotheses]
+        return Prediction(text, answers[0][0], answers[0][1], hypotheses[0].finished, unknown, answers, held)
 
     def save(self, folder: Path) -> None:
         """Writes the vocabularies as standard tokenizer files."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qkv.data import catalogue
+from qkv.data import pair_data, sources
 from qkv.errors import UserError, nearest
 from qkv.models import registry
 from qkv.run.config import merged, read_toml, typed
@@ -28,6 +28,12 @@ class Settings:
     model: dict[str, Any]
     task: Seq2SeqConfig
     training: TrainingConfig
+
+    @property
+    def data_name(self) -> str:
+        """A short name of the data: of the catalogue, or the file's without its suffix."""
+        own = self.data.get("train") or self.data.get("source")
+        return Path(str(own)).stem if own else self.data["name"]
 
     def with_data(self, fingerprint: str) -> Settings:
         return replace(self, data={**self.data, "fingerprint": fingerprint})
@@ -73,9 +79,10 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
             raise UserError(f"{config} has no table [{name}].{nearest(name, TABLES)} Tables: {', '.join(TABLES)}")
         if name in TABLES and not isinstance(tables[name], dict):
             raise UserError(f"{config}: {name} must be a table, [{name}]")
-    names = {"data": {"name": data} if data else {}, "model": {"name": model} if model else {}}
-    tables = merged({"data": {"name": "cmudict"}, "model": {"name": "encoder_decoder"}}, merged(tables, names))
-    entry, source = registry.find(str(tables["model"]["name"])), catalogue.entry(str(tables["data"]["name"]))
+    names = {"data": sources.table_of(data) if data else {}, "model": {"name": model} if model else {}}
+    usual = {"data": _usual_data(settings), "model": {"name": "encoder_decoder"}}
+    tables = merged(usual, merged(tables, names))
+    entry, source = registry.find(str(tables["model"]["name"])), sources.find(str(tables["data"]["name"]))
     known = {
         "data": list(source.options),
         "model": [f.name for f in dataclasses.fields(entry.config)],
@@ -89,12 +96,22 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
     if not training.steps and not training.minutes:
         raise UserError("how long to train is not said: give minutes (--minutes 5) or steps (--steps 2000)")
     source.check(options)
+    if source.config is not None:
+        options = asdict(typed(source.config, options, "data"))
     return Settings(
         data={"name": source.name, **source.options, **options},
         model={"name": entry.name, **asdict(typed(entry.config, model_settings, "model"))},
         task=task_config(tables.get("task", {})),
         training=training,
     )
+
+
+def _usual_data(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The data where none are named: the person's own where a file of theirs is, else the dictionary of the demo."""
+    inside = settings.get("data")
+    asked = {key.removeprefix("data.") for key in settings if key.startswith("data.")}
+    asked |= set(inside) if isinstance(inside, Mapping) else set()
+    return {"name": pair_data.NAME if asked & {"train", "source", "target"} else "cmudict"}
 
 
 def by_table(settings: Mapping[str, Any], known: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import qkv
-from qkv.data import catalogue
+from qkv.data import sources
 from qkv.data.pairs import Example, Pairs
 from qkv.errors import UserError
 from qkv.run import folder as files
@@ -50,7 +50,8 @@ def train(
 ) -> Run:
     """Trains a model and returns its run; the files are in `out` (runs/DATA-MODEL by default).
 
-    data, model  names from the catalogue (`qkv data list`) and the registry (`qkv models`)
+    data         a name from the catalogue (`qkv data list`), or a file of pairs (`qkv data show FILE` explains it)
+    model        a name from the registry (`qkv models`)
     config       a TOML file with tables [data], [model], [task], [training]; the other arguments override it
     settings     any setting by its own name (minutes=2, d_model=128) or by table (training={"lr": 1e-3})
     listeners    who hears of events; by default a progress line on stderr
@@ -60,10 +61,10 @@ def train(
     cannot be, for data that cannot be had, and when `out` holds another run.
     """
     wanted = resolve(config, data, model, settings)
-    folder = Path(out) if out is not None else Path("runs") / f"{wanted.data['name']}-{wanted.model['name']}"
+    folder = Path(out) if out is not None else Path("runs") / f"{wanted.data_name}-{wanted.model['name']}"
     stored, where = stored_run(folder, wanted), resolve_device(device)
     options = {key: value for key, value in wanted.data.items() if key not in ("name", "fingerprint")}
-    pairs = catalogue.entry(wanted.data["name"]).load(catalogue.get(wanted.data["name"], progress), **options)
+    pairs = sources.find(wanted.data["name"]).load(options, progress)
     wanted = wanted.with_data(pairs.fingerprint)
     if stored is not None:
         wanted = wanted.matching(stored, folder)

@@ -1,0 +1,69 @@
+"""What `qkv data show FILE` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+CELL = 60
+"""Characters of a cell that a terminal is shown at most."""
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """The report of `data.file_report`, shortest answer first, the command to paste last."""
+    for part, file in report["files"].items():
+        sep = {"\t": "tab"}.get(file["separator"], file["separator"])
+        how = ", ".join(filter(None, [file["form"], file["encoding"], sep and f"separator {sep}"]))
+        columns = ", ".join(repr(name) for name in file["columns"])
+        click.echo(f"{file['name']} ({part}): {how}; {file['rows']:,} rows; columns {columns}")
+    click.echo(f"task: {report['task']}")
+    sizes = ", ".join(f"{part} {count:,}" for part, count in report["examples"].items() if part != "all")
+    click.echo(f"usable: {report['usable']:,} rows, {report['examples']['all']:,} different sources ({sizes})")
+    click.echo(f"left out: {len(report['left_out']):,}")
+    _listed(f"line {one['line']} of {one['file']}: {one['reason']}" for one in report["left_out"])
+    click.echo(f"said twice: {report['duplicates']:,}; sources with several targets: {report['conflicts']:,}")
+    for side in ("source", "target"):
+        length, symbols = report["length"][side], report["symbols"][side]
+        common = " ".join(_short(symbol, 12) for symbol in list(symbols)[:40])
+        click.echo(f"{side}: {len(symbols):,} symbols, length {length['mean']:.1f} (longest {length['longest']:,})")
+        click.echo(f"  most frequent first: {common}{' ...' if len(symbols) > 40 else ''}")
+        few = report["rare"][side]
+        if few:
+            click.echo(f"  seen fewer than 5 times: {len(few):,}")
+            _listed(_rare(one) for one in few)
+    if report["too_long"]:
+        click.echo(f"longer than {report['longest']} symbols: {len(report['too_long']):,}")
+        _listed(f"line {one['line']} of {one['file']}: {one['length']:,}" for one in report["too_long"])
+    if report["control_like"]:
+        click.echo(f"look like control symbols, and are data here: {' '.join(report['control_like'])}")
+    if report["labels"]:
+        counts = report["labels"]["counts"]
+        click.echo(f"labels: {', '.join(f'{_short(label)} {count:,}' for label, count in list(counts.items())[:30])}")
+        _listed(
+            f"{_short(one)!r} looks like {', '.join(others)}" for one, others in report["labels"]["look_alikes"].items()
+        )
+    click.echo("examples:")
+    for one in report["shown"]:
+        click.echo(f"  {_short(one['text'])!r}: {' / '.join(repr(_short(target)) for target in one['targets'])}")
+    for note in report["notes"]:
+        click.echo(f"note: {note}")
+    click.echo(f"\ntrain with:\n  {report['command']}")
+
+
+def _listed(lines: Iterable[str], shown: int = 10) -> None:
+    every = list(lines)
+    for line in every[:shown]:
+        click.echo(f"  {line}")
+    if len(every) > shown:
+        click.echo(f"  and {len(every) - shown:,} more (--json lists all)")
+
+
+def _rare(one: dict[str, Any]) -> str:
+    alike = f"; looks like {', '.join(one['look_alikes'])}" if one["look_alikes"] else ""
+    return f"{_short(one['symbol'])!r} {one['count']} ({one['code_points']}){alike}"
+
+
+def _short(text: str, length: int = CELL) -> str:
+    return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"

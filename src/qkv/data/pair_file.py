@@ -1,0 +1,113 @@
+"""Tables to pairs: rows cleaned and counted, targets of one source grouped, splits cut by source.
+
+What is left out is named by line; nothing is changed without a note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from qkv.data.files.columns import OUTER, choose
+from qkv.data.files.encoding import some
+from qkv.data.files.table import LeftOut, Table
+from qkv.data.pairs import Example
+from qkv.errors import UserError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Usable rows as (line, source, target), those left out, and what a person should be told."""
+
+    name: str
+    rows: list[tuple[int, str, str]]
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def rows_of(table: Table, source: str | int | None, target: str | int | None, form: str) -> Rows:
+    """The two columns of `table`, outer white space off, normalised to `form` ("none", "NFC", "NFD").
+
+    Rows with an empty side are left out and named. Raises UserError when no row is left.
+    """
+    chosen = choose(table, source, target)
+    kept: list[tuple[int, str, str]] = []
+    left_out, stripped, changed = list(table.left_out), 0, 0
+    for line, values in table.rows:
+        raw = values[chosen.source], values[chosen.target]
+        a, b = raw[0].strip(OUTER), raw[1].strip(OUTER)
+        stripped += (a, b) != raw
+        if form != "none":
+            before = a, b
+            a, b = unicodedata.normalize(form, a), unicodedata.normalize(form, b)
+            changed += (a, b) != before
+        if a and b:
+            kept.append((line, a, b))
+        else:
+            left_out.append(LeftOut(line, "source is empty" if not a else "target is empty"))
+    notes = [*table.notes, *chosen.notes]
+    if stripped:
+        notes.append(f"White space at the ends of cells taken off in {stripped:,} rows.")
+    if form != "none":
+        notes.append(f"Normalised to {form}: {changed:,} rows changed.")
+    for reason in dict.fromkeys(one.reason for one in left_out):
+        where = [one.line for one in left_out if one.reason == reason]
+        notes.append(f"Left out, {reason}: {some(where)}.")
+    if not kept:
+        raise UserError(f"{table.name} has no row with both a source and a target")
+    return Rows(table.name, kept, left_out, notes)
+
+
+def grouped(rows: Iterable[tuple[int, str, str]]) -> tuple[list[Example], int]:
+    """One Example for each source, in the order of the file, with its different targets; and the exact duplicates."""
+    found: dict[str, tuple[str, ...]] = {}
+    duplicates = 0
+    for _, source, target in rows:
+        known = found.get(source)
+        if known is None:
+            found[source] = (target,)
+        elif target in known:
+            duplicates += 1
+        else:
+            found[source] = (*known, target)
+    return [Example(source, targets) for source, targets in found.items()], duplicates
+
+
+def cut(examples: Sequence[Example], shares: tuple[float, float, float]) -> dict[str, list[Example]]:
+    """Train, dev and test by a hash of the source, so that a growing file keeps its old rows where they were.
+
+    With a dozen examples a hash leaves parts empty: dev and test then get one each, the last two by that hash.
+    """
+    train, dev, _ = shares
+    total = sum(shares)
+    placed = sorted(((_share(example.source), example) for example in examples), key=lambda two: two[0])
+    splits: dict[str, list[Example]] = {"train": [], "dev": [], "test": []}
+    for place, example in placed:
+        splits["train" if place < train / total else "dev" if place < (train + dev) / total else "test"].append(example)
+    for part, share in (("test", shares[2]), ("dev", dev)):
+        if share and not splits[part] and len(splits["train"]) > 1:
+            splits[part].append(splits["train"].pop())
+    order = {example.source: place for place, example in enumerate(examples)}
+    return {part: sorted(several, key=lambda e: order[e.source]) for part, several in splits.items()}
+
+
+def _share(source: str) -> float:
+    return int(hashlib.sha1(source.encode("utf-8", "surrogatepass")).hexdigest()[:13], 16) / 16**13
+
+
+def guess_kinds(examples: Sequence[Example]) -> tuple[str, str, str]:
+    """Kinds of symbols for source and target, and why. A few thousand examples tell."""
+    some_of = examples[:: max(1, len(examples) // 3000)]
+    targets = [target for example in some_of for target in example.targets]
+    spaced = sum(" " in target for target in targets) / max(len(targets), 1)
+    source_spaced = sum(" " in example.source for example in some_of) / max(len(some_of), 1)
+    words = Counter(word for target in targets for word in target.split())
+    few = len(words) <= max(16, min(400, 4 * len(targets)))
+    if spaced > 0.5 and source_spaced < 0.5 and few:
+        return "characters", "spaces", f"targets are {len(words)} symbols separated by blanks"
+    if spaced > 0.5 and source_spaced > 0.5 and len(examples) >= 2000:
+        return "bpe", "bpe", "both sides are sentences"
+    return "characters", "characters", "neither side looks like symbols separated by blanks"

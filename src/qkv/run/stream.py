@@ -1,0 +1,103 @@
+"""Predicting line by line: one answer for each line, in order, with what is known answered from a lexicon."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from qkv.errors import UserError
+from qkv.run.run import Run
+from qkv.tasks.seq2seq import Prediction
+
+CHUNK = 1024
+"""Lines answered at once: sources of like length share a batch, and memory stays the same for any number of lines."""
+
+
+@dataclass
+class Asked:
+    """How to answer. `lexicon` maps a text to its right answers; `longest` is the most symbols of a text, 0 any."""
+
+    beam: int | None = None
+    n_best: int = 1
+    min_prob: float = 0.0
+    lexicon: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    longest: int = 0
+    too_long: str = "error"
+
+
+@dataclass
+class Counted:
+    """What a person should be told in the end."""
+
+    lines: int = 0
+    empty: int = 0
+    known: int = 0
+    unfinished: int = 0
+    too_long: list[int] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+
+def answers(run: Run, lines: Iterable[str], asked: Asked, counted: Counted, chunk: int = CHUNK) -> Iterator[Prediction]:
+    """One Prediction a line, empty for an empty line; `counted` is filled on the way.
+
+    Raises UserError at the first line that is longer than `asked.longest`, unless those are to be cut or left empty.
+    """
+    rest = iter(lines)
+    while several := list(islice(rest, chunk)):
+        yield from _chunk(run, several, asked, counted)
+
+
+def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterator[Prediction]:
+    found: dict[int, Prediction] = {}
+    ask: dict[int, str] = {}
+    for place, line in enumerate(lines):
+        counted.lines += 1
+        text = line.strip()
+        if not run.task.source.split(text):
+            counted.empty += 1
+            found[place] = _nothing(line)
+        elif text in asked.lexicon:
+            counted.known += 1
+            found[place] = _known(text, asked)
+        elif (fitting := _fitting(run, text, asked, counted)) is None:
+            found[place] = _nothing(line)
+        else:
+            ask[place] = fitting
+    for place, one in zip(ask, run.predict(list(ask.values()), beam=asked.beam, n_best=asked.n_best), strict=True):
+        counted.unfinished += not one.finished
+        counted.unknown.update(one.unknown)
+        found[place] = _likely(replace(one, text=lines[place].strip()), asked.min_prob)
+    return (found[place] for place in range(len(lines)))
+
+
+def _fitting(run: Run, text: str, asked: Asked, counted: Counted) -> str | None:
+    """The text, cut where it is too long and that was asked for; None where it is to be left empty."""
+    if not asked.longest or len(text) <= asked.longest:
+        return text
+    symbols = run.task.source.split(text)
+    if len(symbols) <= asked.longest:
+        return text
+    counted.too_long.append(counted.lines)
+    if asked.too_long == "error":
+        raise UserError(
+            f"line {counted.lines} has {len(symbols):,} symbols; this run was trained on up to {asked.longest}. "
+            "--too-long truncate cuts such lines, --too-long drop leaves their answers empty"
+        )
+    return run.task.source.join(symbols[: asked.longest]) if asked.too_long == "truncate" else None
+
+
+def _nothing(line: str) -> Prediction:
+    return Prediction(line, "", 0.0, True, n_best=[("", 0.0)], probabilities=[0.0])
+
+
+def _known(text: str, asked: Asked) -> Prediction:
+    right = asked.lexicon[text][: asked.n_best]
+    return Prediction(text, right[0], 0.0, True, [], [(one, 0.0) for one in right], [1.0] * len(right))
+
+
+def _likely(one: Prediction, min_prob: float) -> Prediction:
+    """The best answer, and of the others those that the model holds for likely enough."""
+    kept = [place for place, held in enumerate(one.probabilities) if place == 0 or held >= min_prob]
+    return replace(one, n_best=[one.n_best[i] for i in kept], probabilities=[one.probabilities[i] for i in kept])
