@@ -1,4 +1,4 @@
-"""Every command and every Python example that README.md shows is run, with the times in them made short.
+"""Every command and Python example that README.md and the guide's pages show is run, with its times made short.
 
 A comment above a fence says how:
 
@@ -7,7 +7,7 @@ A comment above a fence says how:
     <!-- check: with ARGUMENTS --> `qkv demo` and `qkv train` are given these too (Python's qkv.train: `with beam=1`)
     <!-- check: slow with ... -->  both
 
-Fences are run in their order, in one folder that holds the recipes and nothing else.
+The fences of a page are run in their order, in one folder that holds the recipes and nothing else.
 """
 
 import os
@@ -24,6 +24,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
+GUIDE = sorted((ROOT / "docs" / "en").glob("*.md"))
+TWICE = [(README, CHINESE), *((page, ROOT / "docs" / "zh" / page.name) for page in GUIDE)]
+"""English pages and their Chinese ones."""
 FENCE = re.compile(
     r"^(?:<!-- check: (?P<check>.*?) -->\n+)?^```(?P<language>sh|python)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -75,11 +78,11 @@ def command(line: str, fence: Fence) -> list[str]:
     return [sys.executable, "-m", *words, *(fence.extra if words[1] in ("demo", "train") else ())]
 
 
-def run_fences(folder: Path, slow: bool) -> int:
+def run_fences(page: Path, folder: Path, slow: bool) -> int:
     for recipes in filter(Path.exists, [ROOT / "recipes"]):
         shutil.copytree(recipes, folder / "recipes")
     runs = 0
-    for fence in fences(README):
+    for fence in fences(page):
         if fence.install or (fence.slow and not slow):
             continue
         if fence.language == "python":
@@ -102,13 +105,15 @@ def run_one(words: list[str], folder: Path, fence: Fence) -> None:
     assert "Traceback" not in run.stderr, shown
 
 
-def test_the_quick_commands_run(tmp_path):
-    assert run_fences(tmp_path, slow=False) > 0
+@pytest.mark.parametrize("page", [README, *GUIDE], ids=lambda page: page.stem)
+def test_the_quick_commands_run(page, tmp_path):
+    assert run_fences(page, tmp_path, slow=False) > 0
 
 
 @pytest.mark.slow
-def test_all_commands_run(tmp_path):
-    assert run_fences(tmp_path, slow=True) > 0
+@pytest.mark.parametrize("page", [README, *GUIDE], ids=lambda page: page.stem)
+def test_all_commands_run(page, tmp_path):
+    assert run_fences(page, tmp_path, slow=True) > 0
 
 
 def test_install_lines_name_what_exists():
@@ -124,12 +129,13 @@ def test_install_lines_name_what_exists():
         assert set(named) <= set(extras), line
 
 
-def test_both_languages_show_the_same_commands():
-    assert [fence.lines() for fence in fences(CHINESE)] == [fence.lines() for fence in fences(README)]
+@pytest.mark.parametrize(("english", "chinese"), TWICE, ids=lambda page: page.stem)
+def test_both_languages_show_the_same_commands(english, chinese):
+    assert [fence.lines() for fence in fences(chinese)] == [fence.lines() for fence in fences(english)]
 
 
 def test_no_fence_escapes_the_check():
-    for path in (README, CHINESE):
+    for path in (path for pair in TWICE for path in pair):
         text = path.read_text(encoding="utf-8")
         opened = re.findall(r"^\s*(?:```|~~~)(?:sh|bash|shell|console|python|py)\b", text, re.MULTILINE)
         assert len(opened) == len(fences(path)), f"{path.name}: fence code with ```sh or ```python, not indented"

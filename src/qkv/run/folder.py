@@ -25,7 +25,7 @@ from qkv.run.config import read_toml
 CONFIG, WEIGHTS, METRICS = "config.toml", "model.safetensors", "metrics.jsonl"
 
 _UNFINISHED = re.compile(
-    r"(config\.toml|model\.safetensors|metrics\.jsonl|checkpoint\.pt|(target_)?tokenizer\.json)?\.\d+\.part"
+    r"(config\.toml|model\.safetensors|metrics\.jsonl|checkpoint(\.previous)?\.pt|(target_)?tokenizer\.json)?\.\d+\.part"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -13,7 +14,9 @@ from torch import nn
 from qkv.errors import UserError
 from qkv.run import folder as files
 
-FILE = "checkpoint.pt"
+FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+
+logger = logging.getLogger("qkv")
 
 DAMAGE = (
     LookupError, RuntimeError, TypeError, AttributeError, ValueError, EOFError, OSError, UnpicklingError,
@@ -39,7 +42,10 @@ class Progressed:
 
 
 def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, progressed: Progressed) -> None:
-    """Replaces the checkpoint in one move; the previous one stays when the disk is full."""
+    """Replaces the checkpoint in one move and keeps the one before; when the disk is full, both stay as they are.
+
+    Raises UserError naming the file and how much room it needs.
+    """
     state = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
@@ -50,17 +56,29 @@ def save(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, progr
         try:
             torch.save(state, part)
         except RuntimeError as error:  # torch reports a full disk so
-            raise OSError(str(error).splitlines()[0]) from error
+            size = sum(t.numel() * t.element_size() for t in model.state_dict().values()) * 3 / 1e6  # with Adam's two
+            raise OSError(f"{str(error).splitlines()[0]} (about {size:.0f} MB are needed)") from error
+        if (folder / FILE).is_file():
+            (folder / FILE).replace(folder / PREVIOUS)
 
 
 def load(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progressed | None:
-    """Restores the checkpoint into model, optimiser and random state; None when there is none.
+    """Restores the newest checkpoint that can be read into model, optimiser and random state; None when there is none.
 
-    Raises UserError when the file is damaged.
+    A damaged newest one is said and the one before taken. Raises UserError when every one that is there is damaged.
     """
-    path = folder / FILE
-    if not path.is_file():
-        return None
+    there = [folder / name for name in (FILE, PREVIOUS) if (folder / name).is_file()]
+    for last, path in enumerate(there, 1):
+        try:
+            return _read(path, model, optimiser)
+        except UserError as error:
+            if last == len(there):
+                raise
+            logger.warning("%s. Going on from %s, the one before", error, PREVIOUS)
+    return None
+
+
+def _read(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progressed:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         model.load_state_dict(state["model"])

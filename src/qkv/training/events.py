@@ -26,18 +26,24 @@ class Listener(Protocol):
 
 
 class JsonLines:
-    """Appends events to metrics.jsonl, in one write at each flush: with each checkpoint, not with each step."""
+    """Appends events to metrics.jsonl, about once a second and with each checkpoint, not with each step.
+
+    What a killed run wrote after its last checkpoint is dropped when it goes on.
+    """
 
     def __init__(self, folder: Path):
-        self._folder, self._waiting = folder, list[Event]()
+        self._folder, self._waiting, self._written = folder, list[Event](), time.monotonic()
 
     def on(self, event: Event) -> None:
         self._waiting.append(event)
+        if time.monotonic() - self._written > 1.0:
+            self.flush()
 
     def flush(self) -> None:
         if self._waiting:
             files.append_events(self._folder, self._waiting)
             self._waiting = []
+        self._written = time.monotonic()
 
     def close(self) -> None:
         self.flush()

@@ -20,9 +20,9 @@ from qkv.errors import UserError
 from qkv.run import folder as files
 from qkv.run.run import Run, build_model, load, resolve_device
 from qkv.tasks.seq2seq import Seq2Seq
-from qkv.training import checkpoint
+from qkv.training import checkpoint, lock
 from qkv.training.events import JsonLines, Listener, Progress, counting, logger
-from qkv.training.loop import Loop
+from qkv.training.loop import Loop, digest
 from qkv.training.precision import choose_precision
 from qkv.training.settings import Settings, resolve
 
@@ -83,7 +83,7 @@ def stored_run(folder: Path, wanted: Settings) -> dict[str, Any] | None:
         stored = files.read_config(folder)
         wanted.matching(stored, folder)
         return stored
-    if folder.is_dir() and not all(map(files.unfinished, folder.iterdir())):
+    if folder.is_dir() and not all(p.name == lock.NAME or files.unfinished(p) for p in folder.iterdir()):
         raise UserError(f"{folder} exists and is not a run: choose another --out, so that nothing there is overwritten")
     return None
 
@@ -142,6 +142,7 @@ class _Training:
         self.task = Seq2Seq.of(settings.task, pairs)
         network = build_model(settings.model, self.task.sizes).to(where)
         files.make_folder(folder)
+        self.lock = lock.own(folder)
         files.sweep(folder)
         precision = choose_precision(settings.training.precision, where)
         logger.info("training on %s in %s (%s)", where, precision.name, precision.reason)
@@ -213,8 +214,8 @@ class _Training:
         )
 
     def _step(self, groups: Any, started: float) -> None:
-        begun = time.perf_counter()
-        stepped = self.loop.step(next(groups))
+        begun, group = time.perf_counter(), next(groups)
+        stepped = self.loop.step(group)
         here = self.loop.progressed
         here.seconds = time.monotonic() - started
         self._say(
@@ -222,9 +223,10 @@ class _Training:
                 "event": "train",
                 "step": here.step,
                 "epoch": here.epoch,
-                "loss": round(stepped.loss, 6),
+                "loss": stepped.loss,
                 "lr": stepped.lr,
-                "grad_norm": round(stepped.norm, 4),
+                "grad_norm": stepped.norm,
+                "batches": digest(group),
                 "tokens": here.tokens,
                 "tokens_per_s": round(stepped.tokens / (time.perf_counter() - begun), 1),
                 "seconds": round(here.seconds, 3),
@@ -287,6 +289,7 @@ class _Training:
     def _close(self) -> None:
         for listener in self.listeners:
             listener.close()
+        self.lock.release()
 
     def _say(self, event: dict[str, Any]) -> None:
         for listener in self.listeners:

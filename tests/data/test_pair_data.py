@@ -1,0 +1,183 @@
+"""A person's own pair files: what is used, what is left out, how it is split, and what is said about it."""
+
+import pytest
+
+from qkv.data import pair_data
+from qkv.data.file_report import file_report
+from qkv.data.pair_data import PairConfig
+from qkv.data.pair_file import cut, grouped, guess_kinds
+from qkv.data.pairs import Example, SymbolKind
+from qkv.errors import UserError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(name, text):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return make
+
+
+WORDS = "".join(f"w{n}\tw a{n % 7}\n" for n in range(200))
+
+
+def test_rows_are_grouped_counted_and_split_by_source(write):
+    loaded = pair_data.load(
+        PairConfig(train=write("w.tsv", WORDS + "w1\tother\nw1\tw a1\n\u00a0x \ty y\nempty\t\u3000\n"))
+    )
+    every = [e for several in loaded.pairs.splits.values() for e in several]
+    assert len(every) == 201
+    assert next(e for e in every if e.source == "w1").targets == ("w a1", "other")
+    assert (loaded.duplicates, loaded.conflicts) == (1, 1)
+    assert [(one.line, one.reason) for one in loaded.rows["train"].left_out] == [(204, "target is empty")]
+    assert any(e.source == "x" and e.targets == ("y y",) for e in every)
+    sizes = [len(several) for several in loaded.pairs.splits.values()]
+    assert sizes[0] > 150
+    assert min(sizes[1:]) >= 3
+    notes = " ".join(loaded.pairs.notes)
+    for said in (
+        "Left out, target is empty: line 204",
+        "1 rows say again",
+        "1 sources have several",
+        "taken off in 2 rows",
+    ):
+        assert said in notes
+
+
+def test_a_growing_file_keeps_its_rows_in_their_splits():
+    some = [Example(f"w{n}", ("x",)) for n in range(300)]
+    before, after = cut(some[:200], (0.8, 0.1, 0.1)), cut(some, (0.8, 0.1, 0.1))
+    for part in before:
+        assert {e.source for e in before[part]} <= {e.source for e in after[part]}
+
+
+def test_a_dozen_words_still_have_a_dev_and_a_test_part():
+    for count in range(3, 20):
+        parts = cut([Example(f"w{n}", ("x",)) for n in range(count)], (0.9, 0.05, 0.05))
+        assert all(parts.values())
+        assert sum(map(len, parts.values())) == count
+
+
+def test_too_few_sources_are_said(write):
+    with pytest.raises(UserError, match="too few different sources for a dev part"):
+        pair_data.load(PairConfig(train=write("w.tsv", "a\tb\na\tc\n")))
+
+
+def test_own_dev_and_test_files_and_sources_in_two_of_them(write):
+    train, dev = write("tr.csv", "word,ipa\na,x\nb,y\nc,z\n"), write("dv.csv", "ipa,word\ny,b\nq,d\n")
+    loaded = pair_data.load(PairConfig(train=train, dev=dev, test=dev, source="word", target="ipa"))
+    assert [len(several) for several in loaded.pairs.splits.values()] == [3, 2, 2]
+    assert loaded.pairs.dev[1] == Example("d", ("q",))
+    assert loaded.shared == {"dev": ["b"], "test": ["b"]}
+    assert any("1 of 2 dev sources are in train too" in note for note in loaded.pairs.notes)
+
+
+def test_two_text_files_side_by_side(write):
+    source, target = write("a.en", "one\n\nthree\nfour\nfive\n"), write("a.de", "eins\nzwei\n\u00a0\nvier\nfunf\n")
+    loaded = pair_data.load(PairConfig(source=source, target=target))
+    assert sum(map(len, loaded.pairs.splits.values())) == 3
+    assert [one.line for one in loaded.rows["train"].left_out] == [2, 3]
+
+
+@pytest.mark.parametrize(("form", "length"), [("NFC", 1), ("NFD", 2), ("none", None)])
+def test_normalising_is_said(write, form, length):
+    config = PairConfig(
+        train=write("n.tsv", "".join(f"\u00e9{n}\tx\ne\u0301{n}z\ty\n" for n in range(9))), normalise=form
+    )
+    loaded = pair_data.load(config)
+    sources = [e.source for several in loaded.pairs.splits.values() for e in several]
+    lengths = {len(s.rstrip("z0123456789")) for s in sources}
+    assert lengths == ({length} if length else {1, 2})
+    assert any(f"Normalised to {form}: 9 rows changed." in note for note in loaded.pairs.notes) == (length is not None)
+
+
+def test_the_fingerprint_follows_content_not_name_size_or_time(write):
+    one = pair_data.load(PairConfig(train=write("d.tsv", WORDS))).pairs.fingerprint
+    assert pair_data.load(PairConfig(train=write("d.tsv", WORDS))).pairs.fingerprint == one
+    assert pair_data.load(PairConfig(train=write("d.tsv", WORDS.replace("w7\t", "v7\t")))).pairs.fingerprint != one
+
+
+def test_kinds_of_symbols_are_guessed_from_what_the_sides_look_like():
+    assert guess_kinds([Example(f"chip{n}", ("tʃ ɪ p",)) for n in range(9)])[:2] == ("characters", "spaces")
+    assert guess_kinds([Example("abc", ("xyz",))])[:2] == ("characters", "characters")
+    sentences = [Example(f"we saw {n} cats", (f"nous avons vu {n} chats",)) for n in range(3000)]
+    assert guess_kinds(sentences)[:2] == ("bpe", "bpe")
+
+
+@pytest.mark.parametrize(
+    ("said", "source", "target"),
+    [
+        ("spaces", SymbolKind(), SymbolKind("spaces")),
+        ("graphemes", SymbolKind("graphemes"), SymbolKind("graphemes")),
+        ("bpe:300", SymbolKind("bpe", 300), SymbolKind("bpe", 300)),
+        ("graphemes, spaces", SymbolKind("graphemes"), SymbolKind("spaces")),
+    ],
+)
+def test_kinds_of_symbols_as_asked(write, said, source, target):
+    pairs = pair_data.load(PairConfig(train=write("w.tsv", WORDS), symbols=said)).pairs
+    assert (pairs.source_symbols, pairs.target_symbols) == (source, target)
+
+
+def test_an_inventory_from_a_file(write):
+    inventory = write("phones.txt", "t͡ɕʰ\na\n\n˥˩\n")
+    text = "".join(f"w{n}\tt͡ɕʰa˥˩\n" for n in range(20))
+    pairs = pair_data.load(PairConfig(train=write("i.tsv", text), symbols=f"inventory:{inventory}")).pairs
+    assert pairs.target_symbols == SymbolKind("inventory", inventory=("t͡ɕʰ", "a", "˥˩"))
+    twice = write("twice.txt", "a\nb\na\n")
+    with pytest.raises(UserError, match="lists some symbols twice: a"):
+        pair_data.symbol_kind(f"inventory:{twice}")
+    with pytest.raises(UserError, match="unknown symbols 'grapheme'.*graphemes"):
+        pair_data.symbol_kind("grapheme")
+
+
+def long_file(write):
+    return write("l.tsv", WORDS + f"{'q' * 30}\tx\nshort\t{'y ' * 12}\n")
+
+
+def test_rows_that_are_too_long_are_refused_by_line_dropped_or_cut(write):
+    file = long_file(write)
+    with pytest.raises(UserError, match=r"1 rows are longer than 20 symbols \(l\.tsv, line 201: 30\).*--too-long drop"):
+        pair_data.load(PairConfig(train=file, longest=20, symbols="spaces"))
+    for policy, count, longest in (("drop", 201, 5), ("truncate", 202, 20)):
+        loaded = pair_data.load(PairConfig(train=file, longest=20, symbols="spaces", too_long=policy))
+        sources = [e.source for several in loaded.pairs.splits.values() for e in several]
+        assert (len(sources), max(map(len, sources))) == (count, longest)
+        assert any("1 sources had a side longer than 20 symbols" in note for note in loaded.pairs.notes)
+    ten = pair_data.load(PairConfig(train=file, longest=10, symbols="spaces", too_long="truncate")).pairs
+    assert max(len(t.split()) for several in ten.splits.values() for e in several for t in e.targets) == 10
+
+
+@pytest.mark.parametrize("split", ["0.9,0.1", "a,b,c", "0,1,1", "1,-1,0"])
+def test_splits_that_cannot_be(split):
+    with pytest.raises(ValueError, match="split"):
+        PairConfig(train="x", split=split)
+
+
+def test_the_report_says_everything_before_training(write):
+    file = write("r.tsv", "".join(f"ga{n}\tg a\n" for n in range(30)) + "ɡu\tɡ u\nnone\t\n" + "ga1\tg o\n" * 2)
+    report = file_report(PairConfig(train=file, longest=3))
+    assert report["usable"] == 33
+    assert [(one["line"], one["reason"]) for one in report["left_out"]] == [(32, "target is empty")]
+    assert (report["duplicates"], report["conflicts"]) == (1, 1)
+    assert {one["symbol"] for one in report["rare"]["target"]} == {"ɡ", "u", "o"}
+    [strange] = [one for one in report["rare"]["target"] if one["symbol"] == "ɡ"]
+    assert strange["code_points"] == "U+0261 LATIN SMALL LETTER SCRIPT G"
+    assert strange["look_alikes"] == ["g (U+0067 LATIN SMALL LETTER G)"]
+    assert len(report["too_long"]) == 20
+    assert report["command"].startswith("qkv train ")
+    assert report["command"].endswith("--data.symbols characters,spaces --too-long drop --minutes 10")
+    assert report["files"]["train"]["encoding"] == "utf-8"
+
+
+def test_targets_that_are_labels_are_counted_with_their_look_alikes(write):
+    rows = "text,label\n" + "".join(f"t{n},{'spam' if n % 2 else 'ham'}\n" for n in range(20)) + "x,Spam\n"
+    labels = file_report(PairConfig(train=write("l.csv", rows)))["labels"]
+    assert labels["counts"] == {"ham": 10, "spam": 10, "Spam": 1}
+    assert any("spam" in other for other in labels["look_alikes"]["Spam"])
+
+
+def test_grouping_keeps_the_order_of_the_file():
+    examples, duplicates = grouped([(1, "the", "ð ə"), (2, "one", "w"), (3, "the", "ð i"), (4, "the", "ð ə")])
+    assert examples == [Example("the", ("ð ə", "ð i")), Example("one", ("w",))]
+    assert duplicates == 1
