@@ -5,6 +5,7 @@ Needs nothing installed by itself, so that it runs as `python bench` too; what i
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -27,10 +28,13 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"bench: no {', '.join(unknown)}. There are: {', '.join((*ORDER, *MORE))}", file=sys.stderr)
         return 2
+    # As the commands of qkv set them; the peers run in the same processes and have them too.
+    environment = {"THP_MEM_ALLOC_ENABLE": "1", "LRU_CACHE_CAPACITY": "64", **os.environ}
     codes: list[int] = []
     for name in names:
         started = time.monotonic()
-        codes.append(subprocess.run([sys.executable, "-m", f"bench.{name}", *options], cwd=ROOT).returncode)
+        command = [sys.executable, "-m", f"bench.{name}", *options]
+        codes.append(subprocess.run(command, cwd=ROOT, env=environment).returncode)
         verdict = f"FAILED (exit {codes[-1]})" if codes[-1] else "done"
         print(f"--- {name}: {verdict} in {time.monotonic() - started:.0f} s\n", flush=True)
     return max(codes)

@@ -47,7 +47,7 @@ def test_show(qkv, words):
         (["show", "words", "--stres", "true"], "words has no option 'stres'. Did you mean 'stress'?"),
         (["show", "words", "--stress", "maybe"], "option 'stress' of words is 'maybe'; it must be of type bool"),
         (["show", "words", "--stress"], "--stress needs a value"),
-        (["show", "--stress", "true"], "which data set? `qkv data list` lists them"),
+        (["show", "--stress", "true"], "which file or data set? qkv data show FILE"),
         (["show", "words", "more"], "unexpected argument 'more'"),
         (["get"], "Missing argument 'NAME'"),
     ],

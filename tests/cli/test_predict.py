@@ -105,8 +105,8 @@ def test_outputs_that_were_cut_are_said(qkv, run_copy):
         (["baba", "--nbest", "0"], "n_best must be from 1 to beam"),
         (["baba", "--beam", "0"], "beam must be 1 (greedy) or more hypotheses, got 0"),
         (["baba", "--device", "gpu"], "unknown device 'gpu'"),
-        (["--input", "nowhere.txt"], "cannot read nowhere.txt: No such file or directory"),
-        (["--input", "."], "cannot read .: "),
+        (["--input", "nowhere.txt"], "there is no file nowhere.txt"),
+        (["--input", "."], ". is a folder"),
         (["--input", "-"], "no texts"),
     ],
 )
@@ -115,20 +115,23 @@ def test_mistakes(qkv, finished_run, arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "messages"),
     [
-        (b"baba\ncice\nca\xe9\nmuno\n", "line 3: not UTF-8 (byte 0xE9)"),
-        ("baba\n".encode("utf-16"), "line 1: not UTF-8 (byte 0xFF)"),
-        (b"", "no texts"),
+        (b"baba\ncice\nca\xe9\nmuno\n", ("line 3: byte 0xE9 is not UTF-8",) * 2),
+        (b"", ("is empty", "no texts in -")),
     ],
 )
-def test_input_that_is_no_text_is_said_with_the_line(qkv, finished_run, tmp_path, content, message):
+def test_input_that_is_no_text_is_said_with_the_line(qkv, finished_run, tmp_path, content, messages):
     path = written(tmp_path, content)
     said = qkv.refused("predict", finished_run, "--input", path)
-    assert message in said
-    assert message in qkv.refused("predict", finished_run, "--input", "-", stdin=content)
+    assert messages[0] in said
+    assert messages[1] in qkv.refused("predict", finished_run, "--input", "-", stdin=content)
     if content:
         assert said.startswith(str(path))
+
+
+def test_a_file_in_another_encoding_is_read(qkv, finished_run, tmp_path):
+    assert qkv("predict", finished_run, "--input", written(tmp_path, "baba\n".encode("utf-16")))[0].count("\n") == 1
 
 
 def test_a_folder_that_is_no_run_or_a_damaged_one(qkv, tmp_path, run_copy):

@@ -49,7 +49,7 @@ def test_a_recipe_with_changes_from_the_command_line(qkv, words, tmp_path):
     ("arguments", "message"),
     [
         (["--d_model", "250", "--n_heads", "8"], "250"),
-        (["--data", "wrods"], "no data set 'wrods' in the catalogue. Did you mean 'words'?"),
+        (["--data", "wrods"], "no data set 'wrods' in the catalogue, and no such file. Did you mean 'words'?"),
         (["--model", "encoderdecoder"], "unknown model 'encoderdecoder'. Did you mean 'encoder_decoder'?"),
         (["--d_modle", "8"], "unknown setting 'd_modle'. Did you mean 'd_model'?"),
         (["--modle.d_model", "8"], "unknown table in 'modle.d_model'. Did you mean 'model'?"),
@@ -62,7 +62,7 @@ def test_a_recipe_with_changes_from_the_command_line(qkv, words, tmp_path):
         (["--stress", "maybe"], "option 'stress' of words is 'maybe'; it must be of type bool"),
         (["--device", "cpuu"], "unknown device 'cpuu'. Did you mean 'cpu'?"),
         (["--config", "missing.toml"], "cannot read missing.toml: "),
-        (["words"], "unexpected argument 'words': settings are written --NAME VALUE"),
+        (["words", "more"], "unexpected argument 'more': settings are written --NAME VALUE"),
         (["--lr"], "--lr needs a value: --lr VALUE"),
         (["--positions", "rotary", "--d_model", "12", "--n_heads", "4"], "rotary positions need an even head width"),
     ],

@@ -127,3 +127,17 @@ def test_a_full_disk_leaves_the_previous_checkpoint(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
     assert checkpoint.load(tmp_path, *parts()).step == 3
+
+
+def test_the_checkpoint_before_is_taken_when_the_newest_is_damaged(tmp_path, caplog):
+    for number in (11, 22):
+        checkpoint.save(tmp_path, *parts(), Progressed(step=number))
+    newest = tmp_path / checkpoint.FILE
+    for content in (newest.read_bytes()[: newest.stat().st_size // 2], b""):
+        newest.write_bytes(content)
+        assert checkpoint.load(tmp_path, *parts()).step == 11
+        assert "is damaged" in caplog.text
+        assert "Going on from checkpoint.previous.pt" in caplog.text
+    (tmp_path / checkpoint.PREVIOUS).write_bytes(b"")
+    with pytest.raises(UserError, match="is damaged"):
+        checkpoint.load(tmp_path, *parts())

@@ -112,7 +112,9 @@ def test_what_cannot_be_is_refused_with_the_nearest_right_name(settings, message
 
 
 def test_unknown_names_of_data_and_model_come_with_the_nearest():
-    with pytest.raises(UserError, match=r"no data set 'cmudikt' in the catalogue. Did you mean 'cmudict'\?"):
+    with pytest.raises(
+        UserError, match=r"no data set 'cmudikt' in the catalogue, and no such file. Did you mean 'cmudict'\?"
+    ):
         resolve(None, "cmudikt", None, {"steps": 7})
     with pytest.raises(UserError, match=r"unknown model 'encoder-decoder'. Did you mean 'encoder_decoder'\?"):
         resolve(None, None, "encoder-decoder", {"steps": 7})

@@ -32,6 +32,7 @@ def contents(folder):
 def test_a_run_leaves_all_that_is_needed_to_use_it(words, finished_run):
     assert set(contents(finished_run)) == {
         "config.toml", "model.safetensors", "tokenizer.json", "target_tokenizer.json", "metrics.jsonl", "checkpoint.pt",
+            "checkpoint.previous.pt", ".lock",
     }  # fmt: skip
     run = load(finished_run)
     assert steps_of(run) == list(range(1, 25))

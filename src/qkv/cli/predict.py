@@ -57,34 +57,40 @@ def command(
     qkv predict runs/demo --input words.txt --beam 5 --nbest 3 --scores
     qkv predict runs/mine --input table.csv -o answers.csv --lexicon known.tsv
     """
-    if source is not None and texts:
-        raise UserError("give texts or --input, not both")
-    if source is None and not texts:
-        raise UserError("no texts: give some after the run folder, or --input FILE (- for standard input)")
+    _check(texts, source)
     from qkv.run.run import load
     from qkv.run.stream import Asked, Counted, answers
 
     loaded = load(run, device)
-    table, lines = (None, iter(texts)) if source is None else _texts(source, column, loaded.config.get("data", {}))
+    data = loaded.config.get("data", {})
+    table, lines = (None, iter(texts)) if source is None else _texts(source, column, data)
     known = {e.source: e.targets for e in _lexicon(lexicon)} if lexicon is not None else {}
-    longest = int(loaded.config.get("data", {}).get("longest", 0))
-    asked, counted = Asked(beam, n_best, min_prob, known, longest, too_long), Counted()
+    asked, counted = Asked(beam, n_best, min_prob, known, int(data.get("longest", 0)), too_long), Counted()
     # Standard input may come from somebody who types: a line is answered when it is there.
     found = answers(loaded, lines, asked, counted, 1 if source == "-" and sys.stdin.isatty() else 1024)
     if as_json:
         every = list(found)
-        _warn(counted)
+        _warn(counted, source)
         print_json({"predictions": [vars(one) for one in every], "unknown": counted.unknown, "lines": counted.lines,
                     "empty": counted.empty, "from_lexicon": counted.known, "too_long": counted.too_long})  # fmt: skip
         return
     shown_text = n_best > 1 or scores or source is None
-    if output is None:
-        for one in found:
-            for line in _lines(one, shown_text, scores):
-                click.echo(line)
-    else:
+    if output is not None:
         _write(Path(output), table, found, shown_text, scores)
-    _warn(counted)
+    else:
+        for line in (line for one in found for line in _lines(one, shown_text, scores)):
+            click.echo(line)
+    _warn(counted, source)
+
+
+def _check(texts: tuple[str, ...], source: str | None) -> None:
+    if source is not None and texts:
+        raise UserError("give texts or --input, not both")
+    if source is None and not texts:
+        raise UserError("no texts: give some after the run folder, or --input FILE (- for standard input)")
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            raise UserError(f"text {number} of {len(texts)} is empty: there is nothing to predict from")
 
 
 def _lines(one: Prediction, shown_text: bool, scores: bool) -> Iterator[str]:
@@ -136,7 +142,7 @@ def _decoded(line: bytes, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise UserError(f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02X})") from None
+        raise UserError(f"standard input, line {number}: byte 0x{line[error.start]:02X} is not UTF-8") from None
 
 
 def _lexicon(path: str):
@@ -146,7 +152,9 @@ def _lexicon(path: str):
     return grouped(rows_of(read_table(path), None, None, "none").rows)[0]
 
 
-def _warn(counted: Counted) -> None:
+def _warn(counted: Counted, source: str | None) -> None:
+    if not counted.lines:
+        raise UserError(f"no texts in {source}")
     if counted.empty:
         click.echo(f"warning: {counted.empty} of {counted.lines} lines are empty; so are their outputs", err=True)
     if counted.unknown:

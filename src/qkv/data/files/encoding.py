@@ -37,7 +37,7 @@ def read(path: str | Path) -> bytes:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     if not raw:
-        raise UserError(f"{path} is empty")
+        raise UserError(f"{path} is empty: there is nothing in it")
     return raw
 
 
