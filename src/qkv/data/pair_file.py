@@ -10,12 +10,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from qkv.data.files.columns import OUTER, choose
 from qkv.data.files.encoding import some
 from qkv.data.files.table import LeftOut, Table
 from qkv.data.pairs import Example
 from qkv.errors import UserError
+
+
+Form = Literal["none", "NFC", "NFD"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Rows:
     notes: list[str] = field(default_factory=list)
 
 
-def rows_of(table: Table, source: str | int | None, target: str | int | None, form: str) -> Rows:
+def rows_of(table: Table, source: str | int | None, target: str | int | None, form: Form) -> Rows:
     """The two columns of `table`, outer white space off, normalised to `form` ("none", "NFC", "NFD").
 
     Rows with an empty side are left out and named. Raises UserError when no row is left.

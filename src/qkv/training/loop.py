@@ -50,7 +50,7 @@ def digest(group: Sequence[Batch]) -> str:
     found = 0
     for batch in group:
         for name in sorted(batch.inputs):
-            found = zlib.crc32(batch.inputs[name].cpu().contiguous().numpy(), found)
+            found = zlib.crc32(batch.inputs[name].cpu().contiguous().numpy().tobytes(), found)
     return f"{found:08x}"
 
 
