@@ -18,7 +18,6 @@ from qkv.data.files.table import LeftOut, Table
 from qkv.data.pairs import Example
 from qkv.errors import UserError
 
-
 Form = Literal["none", "NFC", "NFD"]
 
 

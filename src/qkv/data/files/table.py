@@ -194,8 +194,9 @@ def _with_rows(table: Table, path: Path) -> Table:
     width = len(table.columns) or Counter(len(fields) for _, fields in table.rows).most_common(1)[0][0]
     columns = table.columns or [f"column {n}" for n in range(1, width + 1)]
     wrong = [(n, f) for n, f in table.rows if len(f) != width and (len(f) < width or any(v.strip() for v in f[width:]))]
-    if wrong or (table.form == "tsv" and _mixed(table.rows)):
-        wrong = sorted([*wrong, *(_mixed(table.rows) if table.form == "tsv" else [])], key=lambda record: record[0])
+    wrong += _mixed(table.rows) if table.form == "tsv" else []
+    if wrong:
+        wrong.sort(key=lambda record: record[0])
         named = "; ".join(f"line {n}: {_what(fields, table.separator)}" for n, fields in wrong[:10])
         more = f"; and {len(wrong) - 10:,} more" if len(wrong) > 10 else ""
         sign = SEPARATORS.get(table.separator or "", table.separator)
