@@ -3,12 +3,12 @@
 import pytest
 
 from qkv.data.files.columns import choose
-from qkv.data.files.table import Table
+from qkv.data.files.table import Row, Table
 from qkv.errors import UserError
 
 
 def table(*columns, header=True):
-    return Table("t.csv", "csv", list(columns), [(2, ["a"] * len(columns))], "", header=header)
+    return Table("t.csv", "csv", list(columns), [Row(2, ("a",) * len(columns))], "", header=header)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,7 @@ def test_columns_by_name_by_position_and_by_what_is_usual(columns, asked, chosen
         (("word", "sound"), ("wrod", "sound"), "no column 'wrod'.*word"),
         (("a", "b"), (3, 1), "has 2 columns: --data.source 3 is none of them"),
         (("a", "b"), (1, 1), "source and target are both"),
+        (("a", "b"), ("²", 1), "no column '²'"),
         (("a",), (None, None), "has one column"),
     ],
 )

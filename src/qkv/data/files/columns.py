@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qkv.data.files.header import OUTER
 from qkv.data.files.table import Table
 from qkv.errors import UserError, nearest
-
-OUTER = " \t\r\n\xa0\u3000\u200b\ufeff"
-"""White space at the ends of cells that people do not see: no-break, ideographic and zero-width space, mark."""
 
 SOURCES = {"source", "src", "text", "word", "words", "input", "sentence", "en", "原文", "词", "内容", "文本"}
 TARGETS = {
@@ -63,7 +61,7 @@ def choose(table: Table, source: str | int | None = None, target: str | int | No
 
 def _find(table: Table, wanted: str | int, side: str, notes: list[str]) -> int:
     name = str(wanted)
-    if name.isdigit() and name not in table.columns:
+    if name.isdecimal() and name not in table.columns:
         place = int(name)
         if not 1 <= place <= len(table.columns):
             raise UserError(f"{table.name} has {len(table.columns)} columns: --data.{side} {place} is none of them")
