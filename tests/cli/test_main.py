@@ -84,7 +84,7 @@ def test_an_error_under_json_is_one_json_object_too(qkv):
         (
             ModuleNotFoundError("No module named 'tokenizers'", name="tokenizers"),
             2,
-            'error: this command needs tokenizers: install the rest with pip install "qkv[train]"',
+            'error: this command needs tokenizers: install the rest with pip install "qkv[all]"',
         ),
     ],
 )

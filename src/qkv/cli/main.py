@@ -19,6 +19,7 @@ VERBS = {
     "demo": "Train a Transformer on real pairs in minutes and write a report page.",
     "train": "Train a model: on a data set of the catalogue, with any setting changed.",
     "predict": "Use a trained run on texts given here, in a file, or on standard input.",
+    "export": "Write a trained run as ONNX graphs, checked against it.",
     "shapes": "Print the input and output shapes of every step of a model.",
     "models": "List the architectures and their settings.",
     "data": "List, fetch and describe data sets.",
@@ -73,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "qkv").split(".")[0] == "qkv":
             raise
-        _fail(f'this command needs {error.name}: install the rest with pip install "qkv[train]"', arguments)
+        _fail(f'this command needs {error.name}: install the rest with pip install "qkv[all]"', arguments)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)

@@ -2,7 +2,8 @@
 
 A side's lines become symbols in one of six kinds: "characters" (code points, spaces too), "graphemes" (what a person
 sees as one character), "spaces" (what stands between white space), "inventory" (the longest of a list of symbols that
-fits), "bpe" (Sennrich et al. 2016) and "unigram" (Kudo 2018) sub-words.
+fits), "bpe" and "unigram" sub-words. The library's rule for graphemes is Unicode's before 15.1: a Devanagari conjunct
+is cut behind its virama.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from qkv.data import subwords
+from qkv.data.segment import normalise
 from qkv.errors import UserError, nearest
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -27,8 +30,9 @@ begins with a blank, so that "<pad>" in a file is a symbol like any other."""
 KINDS = ("characters", "graphemes", "spaces", "inventory", "bpe", "unigram")
 
 _SHOWN = tuple(name.strip() for name in CONTROLS)
-_SUBWORDS = ("bpe", "unigram")
-_LOOKS_LIKE_CONTROL = re.compile(r"</?[a-z_]+>|\[[A-Z]+\]")
+_SUBWORDS = subwords.KINDS
+_LOOKS_LIKE_CONTROL = re.compile(r"</?\w+>|<\|\w+\|>|\[[A-Z]+\]|\[unused\d+\]|#\d+")
+_HALVES = re.compile("[\ud800-\udfff]")
 
 # Unicode's White_Space, at which `tokenizers` separates; str.split() also separates at U+001C to U+001F.
 _SPACE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -57,31 +61,32 @@ class Symbols:
     ) -> Symbols:
         """The vocabulary of `texts`, the most frequent symbols first, equally frequent ones sorted.
 
-        size       most sub-words, for "bpe" and "unigram"; few texts give fewer
+        size       most ids of "bpe" and "unigram", control symbols included; few texts give fewer
         inventory  the symbols of kind "inventory"
         name       of the side, for messages
 
-        Raises UserError for an unknown kind, and for texts that the inventory does not cover, naming text and piece.
+        Raises UserError for an unknown kind, a size without room for every character, an inventory that is empty or
+        does not cover the texts (naming text and piece), and text that was decoded wrongly.
         """
         if kind not in KINDS:
             raise UserError(f"unknown kind of symbols {kind!r}.{nearest(kind, KINDS)} Kinds: {', '.join(KINDS)}")
+        texts = map(_whole_text, texts)
         if kind in _SUBWORDS:
-            return cls(_subwords(texts, kind, size), kind)
-        empty = cls(_whole({control: i for i, control in enumerate(CONTROLS)}, kind, inventory or ()), kind)
+            return cls(subwords.train(texts, kind, size, CONTROLS, name), kind)
+        known = _checked(inventory) if kind == "inventory" else ()
+        empty = cls(_whole({control: i for i, control in enumerate(CONTROLS)}, kind, known), kind)
         counts: Counter[str] = Counter()
         uncovered: list[tuple[str, str]] = []
-        known = frozenset(inventory or ())
         for text in texts:
             symbols = empty.split(text)
             counts.update(symbols)
-            if kind == "inventory" and (left := [symbol for symbol in symbols if symbol not in known]):
-                uncovered.append((text, left[0]))
+            if kind == "inventory" and (piece := _uncovered(symbols, known)):
+                uncovered.append((text, piece))
         if uncovered:
-            raise UserError(_not_covered(uncovered, name))
-        _check(counts)
+            raise UserError(_not_covered(uncovered, empty, known, name))
         ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
         vocabulary = {symbol: i for i, symbol in enumerate((*CONTROLS, *ranked))}
-        return cls(_whole(vocabulary, kind, inventory or ()), kind)
+        return cls(_whole(vocabulary, kind, known), kind)
 
     def __len__(self) -> int:
         """The number of ids, control symbols included."""
@@ -93,6 +98,7 @@ class Symbols:
 
     def split(self, text: str) -> list[str]:
         """The symbols of a line of text, known or not; of sub-words, the known ones and "<unk>"."""
+        text = _HALVES.sub("\ufffd", text)
         if self.kind == "characters":
             return list(text)
         if self.kind == "spaces":
@@ -104,13 +110,18 @@ class Symbols:
     def encode(self, text: str) -> list[int]:
         """The ids of a line of text; UNK for what is not in the vocabulary."""
         if self.kind in _SUBWORDS:
-            return self._tokenizer.encode(text).ids
+            return self._tokenizer.encode(_HALVES.sub("\ufffd", text)).ids
         known = self._ids.get
         return [known(symbol, UNK) for symbol in self.split(text)]
 
     def encode_text(self, text: str) -> tuple[list[int], list[str]]:
-        """The ids of a line of text, and the symbols in it that are unknown, each once, in order of appearance."""
+        """The ids of a line of text, and the symbols in it that are unknown, each once, in order of appearance.
+
+        Half of a character pair, which no file in Unicode can hold, counts as U+FFFD. Of sub-words, the unknown symbols
+        are characters.
+        """
         if self.kind in _SUBWORDS:
+            text = _HALVES.sub("\ufffd", text)
             found = self._tokenizer.encode(text)
             lost = [text[a:b] for i, (a, b) in zip(found.ids, found.offsets, strict=True) if i == UNK]
             return found.ids, list(dict.fromkeys(character for piece in lost for character in piece))
@@ -170,22 +181,42 @@ class Symbols:
         return cls(*_parsed(text, path))
 
 
-def _check(counts: Iterable[str]) -> None:
-    for symbol in counts:
-        if any("\ud800" <= character <= "\udfff" for character in symbol):
-            raise UserError(f"the symbol {symbol!r} is half of a character pair; the text was decoded wrongly.")
+def _whole_text(text: str) -> str:
+    if half := _HALVES.search(text):
+        raise UserError(f"the text {text[:60]!r} has half of a character pair, {half[0]!r}: it was decoded wrongly")
+    return text
 
 
-def _not_covered(uncovered: list[tuple[str, str]], name: str) -> str:
+def _checked(inventory: Sequence[str] | None) -> dict[str, None]:
+    if not inventory:
+        raise UserError("symbols of the kind inventory need the list of them: --data.symbols inventory:FILE")
+    for symbol in inventory:
+        if not symbol or symbol in CONTROLS:
+            raise UserError(f"the inventory lists {symbol!r}, which cannot be a symbol of data")
+    return dict.fromkeys(map(_whole_text, inventory))
+
+
+def _uncovered(symbols: Sequence[str], known: Container[str]) -> str:
+    """The first stretch of symbols that are not known, as text."""
+    return next(("".join(run) for covered, run in groupby(symbols, known.__contains__) if not covered), "")
+
+
+def _not_covered(uncovered: Sequence[tuple[str, str]], empty: Symbols, known: Container[str], name: str) -> str:
     text, piece = uncovered[0]
     codes = " ".join(f"U+{ord(character):04X}" for character in piece)
+    others = [other for other in dict.fromkeys(piece for _, piece in uncovered) if other != piece]
+    texts = [text for text, _ in uncovered]
+    forms = [f for f in ("NFC", "NFD") if not any(_uncovered(empty.split(normalise(t, f)), known) for t in texts)]
     return (
         f"the inventory does not cover {len(uncovered):,} {name or 'text'}s: in {text[:60]!r} nothing fits at "
-        f"{piece!r} ({codes}). Add the symbols to its file, or use another kind"
+        f"{piece!r} ({codes})"
+        + (f", elsewhere at {', '.join(map(repr, others[:10]))}{' ...' if len(others) > 10 else ''}" if others else "")
+        + (f". --data.normalise {forms[0]} would make it fit" if forms else "")
+        + ". Add the symbols to its file, or use another kind"
     )
 
 
-def _whole(vocabulary: dict[str, int], kind: str, inventory: Sequence[str]) -> Tokenizer:
+def _whole(vocabulary: dict[str, int], kind: str, inventory: Iterable[str]) -> Tokenizer:
     """Whole symbols: a pattern cuts the text, and each piece has an id."""
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=CONTROLS[UNK]))
     if kind == "spaces":
@@ -200,19 +231,6 @@ def _whole(vocabulary: dict[str, int], kind: str, inventory: Sequence[str]) -> T
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(patterns[kind]), "isolated")
     tokenizer.decoder = decoders.Fuse()
     return tokenizer
-
-
-def _subwords(texts: Iterable[str], kind: str, size: int) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE(unk_token=CONTROLS[UNK]) if kind == "bpe" else models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
-    shared: dict[str, Any] = {"vocab_size": size, "special_tokens": list(CONTROLS), "show_progress": False}
-    unigram = trainers.UnigramTrainer(unk_token=CONTROLS[UNK], **shared)
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**shared) if kind == "bpe" else unigram)
-    # As added tokens the control symbols would be found in text; as pieces that hold a blank they never are.
-    layout = json.loads(tokenizer.to_str())
-    layout["added_tokens"] = []
-    return Tokenizer.from_str(json.dumps(layout))
 
 
 def _parsed(text: str, path: str | Path) -> tuple[Tokenizer, str]:
@@ -230,7 +248,8 @@ def _parsed(text: str, path: str | Path) -> tuple[Tokenizer, str]:
     }
     kind = kinds.get((model, cutter))
     if cutter == "Split":
-        kind = {r"[\s\S]": "characters", r"\X": "graphemes"}.get(layout["pre_tokenizer"]["pattern"]["Regex"], kind)
+        pattern = layout["pre_tokenizer"]["pattern"].get("Regex")
+        kind = {r"[\s\S]": "characters", r"\X": "graphemes"}.get(pattern, kind if pattern else None)
     vocabulary = tokenizer.get_vocab()
     whole = sorted(vocabulary.values()) == list(range(len(vocabulary)))
     expected = any(all(vocabulary.get(n) == i for i, n in enumerate(names)) for names in (CONTROLS, _SHOWN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,7 +55,7 @@ def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterat
     ask: dict[int, str] = {}
     for place, line in enumerate(lines):
         counted.lines += 1
-        text = line.strip()
+        text = _as_trained(run, line.strip())
         if not run.task.source.split(text):
             counted.empty += 1
             found[place] = _nothing(line)
@@ -70,6 +71,11 @@ def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterat
         counted.unknown.update(one.unknown)
         found[place] = _likely(replace(one, text=lines[place].strip()), asked.min_prob)
     return (found[place] for place in range(len(lines)))
+
+
+def _as_trained(run: Run, text: str) -> str:
+    form = run.config.get("data", {}).get("normalise", "none")
+    return text if form == "none" else unicodedata.normalize(form, text)
 
 
 def _fitting(run: Run, text: str, asked: Asked, counted: Counted) -> str | None:

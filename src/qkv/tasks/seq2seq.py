@@ -23,7 +23,7 @@ from qkv.generation.beam import beam as beam_search
 from qkv.generation.greedy import greedy
 from qkv.generation.protocol import Hypothesis, check_beam, decodes
 from qkv.tasks.batch import Batch
-from qkv.tasks.metrics import error_rates
+from qkv.tasks.metrics import error_rates, text_rates
 
 Item = tuple[list[int], list[int]]
 """Source and target ids of one training pair, without control symbols."""
@@ -167,12 +167,19 @@ class Seq2Seq:
         beam: int | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
-        """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs."""
+        """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs.
+
+        Where targets are cut into sub-words also BLEU and chrF of the sentences.
+        """
         found = self.decode(model, [self.source.encode(e.source) for e in examples], beam=beam, advance=advance)
         outputs = [self.target.decode(hypotheses[0].tokens, controls=True) for hypotheses in found]
         unfinished = sum(not hypotheses[0].finished for hypotheses in found)
         references = [[self.target.split(t) for t in e.targets] for e in examples]
-        return {**error_rates(outputs, references), "unfinished": 100.0 * unfinished / len(found)}
+        rates = error_rates(outputs, references)
+        if self.target.kind in ("bpe", "unigram"):  # sentences, whose words are what a reader judges
+            said = [self.target.join(output) for output in outputs]
+            rates |= text_rates(said, [e.targets for e in examples])
+        return {**rates, "unfinished": 100.0 * unfinished / len(found)}
 
     def predict(
         self,

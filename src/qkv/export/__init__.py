@@ -1,0 +1,1 @@
+"""Trained runs as files that other programs can use."""
