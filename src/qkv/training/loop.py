@@ -130,8 +130,11 @@ class Loop:
         batches = length_batches(self._lengths, self.config.batch_tokens, self.config.seed, 0)
         return sum(map(sum, self._lengths)) / math.ceil(len(batches) / self.config.accumulate)
 
-    def seconds_per_step(self, timed: int = 20, untimed: int = 3) -> float:
-        """Mean time of `timed` steps on a copy: weights, place in the data and random state stay as they are."""
+    def seconds_per_step(self, timed: int = 20, untimed: int = 20) -> float:
+        """Mean time of `timed` steps on a copy: weights, place in the data and random state stay as they are.
+
+        Not those before them: in bfloat16 each new shape of a batch is compiled first, and the steps to come are not.
+        """
         state = random_state()
         # A run without end: the schedule stays in its warm-up, as the first steps of the real run do.
         trial = Loop(copy.deepcopy(self.model), self.task, self.items, self.config, self.precision, 10**9)
