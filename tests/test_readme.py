@@ -31,7 +31,8 @@ FENCE = re.compile(
     r"^(?:<!-- check: (?P<check>.*?) -->\n+)?^```(?P<language>sh|python)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 SHORT = (r"(--minutes[ =])[\d.]+", r"(\bminutes=)[\d.]+")
-SHELL_ONLY = {"|", "&", "&&", "||", ";", ">", ">>", "<", "cd", "export", "source"}
+SHELL_ONLY = {"|", "&", "&&", "||", ";", ">", ">>", "<"}
+SHELL_COMMANDS = {"cd", "export", "source"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def shortened(code: str) -> str:
 def command(line: str, fence: Fence) -> list[str]:
     """The words of a README line, as this Python runs them on any system."""
     words = shlex.split(shortened(line), comments=True)
-    shell = SHELL_ONLY.intersection(words)
+    shell = SHELL_ONLY.intersection(words) | SHELL_COMMANDS.intersection(words[:1])
     assert not shell, f"README line {fence.line}: {shell} needs one particular shell; write commands that any runs"
     if words[0] in ("python", "python3"):
         return [sys.executable, *words[1:]]
