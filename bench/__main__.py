@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"bench: no {', '.join(unknown)}. There are: {', '.join((*ORDER, *MORE))}", file=sys.stderr)
         return 2
-    # As the commands of qkv set them; the peers run in the same processes and have them too.
+    # As qkv.cli.main.TORCH_MEMORY, which cannot be imported here; the peers have them too.
     environment = {"THP_MEM_ALLOC_ENABLE": "1", "LRU_CACHE_CAPACITY": "64", **os.environ}
     codes: list[int] = []
     for name in names:

@@ -1,7 +1,7 @@
 """Greedy decoding, words a second: the house's cached loop, the same without a cache, transformers and CTranslate2.
 
 All read the same weights, the same words in the same batches, and must write the same symbols. Each lives in a process
-of its own: CTranslate2's threads spin on for a while after their work, and slow whatever runs beside them by a third.
+of its own: CTranslate2's threads spin on for a while after their work, and nearly halve the rate of what shares theirs.
 Letters: B rows of a batch, Ts source time.
 """
 

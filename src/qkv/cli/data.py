@@ -71,11 +71,8 @@ def show(ctx: click.Context, as_json: bool) -> None:
         from qkv.cli.file_report import print_report
         from qkv.data.file_report import file_report
 
-        report = file_report(
-            typed(
-                pair_data.PairConfig, {key: value for key, value in (table | options).items() if key != "name"}, "data"
-            )
-        )
+        settings = {key: value for key, value in (table | options).items() if key != "name"}
+        report = file_report(typed(pair_data.PairConfig, settings, "data"))
         print_json(report) if as_json else print_report(report)
         return
     found = catalogue.describe(table["name"], **options)

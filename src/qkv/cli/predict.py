@@ -122,8 +122,9 @@ def _write_table(file: TextIO, table: Table, found: Iterable[Prediction], scores
 
 def _texts(source: str, column: str | None, data: dict[str, object]) -> tuple[Table | None, Iterator[str]]:
     """The table that the file is, if it has columns, and its texts."""
-    from qkv.data.files.columns import SOURCES, one
+    from qkv.data.files.columns import one
     from qkv.data.files.encoding import decode, lines, read
+    from qkv.data.files.header import SOURCES
     from qkv.data.files.table import read_table
 
     if source == "-":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, fields
+from itertools import chain
 from typing import Any
 
-from qkv.data.describe import count_symbols, pairs_in_numbers
+from qkv.data.describe import pairs_in_numbers
 from qkv.data.pair_data import Loaded, PairConfig, load
 from qkv.data.pairs import SymbolKind
 from qkv.data.segment import rare
@@ -50,7 +52,7 @@ def file_report(config: PairConfig) -> dict[str, Any]:
         "too_long": too_long,
         **numbers,
         "rare": {side: [asdict(one) for one in rare(counts, FEW)] for side, counts in numbers["symbols"].items()},
-        "control_like": _control_like(loaded),
+        "control_like": _control_like(numbers["symbols"]),
         "labels": labels,
         "command": command(config, loaded, bool(too_long)),
     }  # fmt: skip
@@ -79,18 +81,9 @@ def _task(labels: dict[str, Any] | None) -> str:
     return "seq2seq; the targets look like labels, which are written out as text"
 
 
-def _control_like(loaded: Loaded) -> list[str]:
-    sides = {"source": loaded.pairs.source_symbols, "target": loaded.pairs.target_symbols}
-    texts = {
-        "source": [e.source for several in loaded.pairs.splits.values() for e in several],
-        "target": [t for several in loaded.pairs.splits.values() for e in several for t in e.targets],
-    }
-
-    def found(kind: SymbolKind, several: list[str]) -> list[str]:
-        counts, _ = count_symbols(([text] for text in several), kind)
-        return Symbols.learn(counts, "spaces").looks_like_control()
-
-    return list(dict.fromkeys(name for side, kind in sides.items() for name in found(kind, texts[side])))
+def _control_like(symbols: Mapping[str, Mapping[str, int]]) -> list[str]:
+    found = [Symbols.learn(counts, "spaces").looks_like_control() for counts in symbols.values()]
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 def command(config: PairConfig, loaded: Loaded, too_long: bool) -> str:

@@ -103,11 +103,12 @@ def load(config: PairConfig, refuse: bool = True) -> Loaded:
         long.refuse(rows)
     splits, more = long.handle(splits)
     more_notes += more
+    shared = _shared(splits)
     pairs = Pairs(
         **splits, name=NAME, source_symbols=source, target_symbols=target, fingerprint=_fingerprint(config, tables),
-        notes=[*notes, *_counted(splits, duplicates, conflicts), *more_notes, why],
+        notes=[*notes, *_counted(splits, duplicates, conflicts, shared), *more_notes, why],
     )  # fmt: skip
-    return Loaded(pairs, tables, rows, duplicates, conflicts, _shared(splits))
+    return Loaded(pairs, tables, rows, duplicates, conflicts, shared)
 
 
 def _tables(config: PairConfig) -> dict[str, Table]:
@@ -177,7 +178,9 @@ def _shared(splits: Mapping[str, list[Example]]) -> dict[str, list[str]]:
     return {part: [e.source for e in splits[part] if e.source in known] for part in ("dev", "test")}
 
 
-def _counted(splits: Mapping[str, list[Example]], duplicates: int, conflicts: int) -> list[str]:
+def _counted(
+    splits: Mapping[str, list[Example]], duplicates: int, conflicts: int, shared: Mapping[str, list[str]]
+) -> list[str]:
     notes: list[str] = []
     if duplicates:
         notes.append(f"{duplicates:,} rows say again what another says; each pair is used once.")
@@ -185,7 +188,7 @@ def _counted(splits: Mapping[str, list[Example]], duplicates: int, conflicts: in
         notes.append(f"{conflicts:,} sources have several targets; any of them counts as right.")
     notes += [
         f"{len(both):,} of {len(splits[part]):,} {part} sources are in train too: {part} figures are too good by that."
-        for part, both in _shared(splits).items() if both
+        for part, both in shared.items() if both
     ]  # fmt: skip
     return notes
 

@@ -6,19 +6,16 @@ What is left out is named by line; nothing is changed without a note.
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from qkv.data.files.columns import OUTER, choose
 from qkv.data.files.encoding import some
 from qkv.data.files.table import LeftOut, Table
 from qkv.data.pairs import Example
+from qkv.data.segment import normalise
 from qkv.errors import UserError
-
-Form = Literal["none", "NFC", "NFD"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Rows:
     notes: list[str] = field(default_factory=list)
 
 
-def rows_of(table: Table, source: str | int | None, target: str | int | None, form: Form) -> Rows:
+def rows_of(table: Table, source: str | int | None, target: str | int | None, form: str) -> Rows:
     """The two columns of `table`, outer white space off, normalised to `form` ("none", "NFC", "NFD").
 
     Rows with an empty side are left out and named. Raises UserError when no row is left.
@@ -43,10 +40,9 @@ def rows_of(table: Table, source: str | int | None, target: str | int | None, fo
         raw = values[chosen.source], values[chosen.target]
         a, b = raw[0].strip(OUTER), raw[1].strip(OUTER)
         stripped += (a, b) != raw
-        if form != "none":
-            before = a, b
-            a, b = unicodedata.normalize(form, a), unicodedata.normalize(form, b)
-            changed += (a, b) != before
+        before = a, b
+        a, b = normalise(a, form), normalise(b, form)
+        changed += (a, b) != before
         if a and b:
             kept.append((line, a, b))
         else:

@@ -44,6 +44,12 @@ def find(name: str) -> Source:
     return Source(name, entry.options, None, entry.check, load)
 
 
+def pairs_of(table: Mapping[str, Any], progress: fetch.Progress | None = None) -> Pairs:
+    """The examples that the [data] table of a config means. Raises UserError for a name or data that cannot be had."""
+    options = {key: value for key, value in table.items() if key not in ("name", "fingerprint")}
+    return find(str(table.get("name", ""))).load(options, progress)
+
+
 def table_of(data: str) -> dict[str, Any]:
     """The [data] table that a word stands for: a name of the catalogue, or a file to train on."""
     if data in catalogue.CATALOGUE or data == pair_data.NAME:

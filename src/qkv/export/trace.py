@@ -21,7 +21,6 @@ from qkv.data.symbols import PAD
 from qkv.errors import UserError
 from qkv.models.encoder_decoder import EncoderDecoder
 from qkv.models.transformer import DecoderState
-from qkv.nn import attention
 from qkv.nn.blocks import BlockState
 from qkv.nn.positions import Learned, Positions
 from qkv.nn.state import KeyValues
@@ -126,7 +125,7 @@ def _exported(
 ) -> onnx.ModelProto:
     try:
         # With gradients on, a cache is concatenated and never written into: only that can be a graph.
-        with _quiet(), _no_shape_checks(), torch.enable_grad():
+        with _quiet(), torch.enable_grad():
             program = torch.onnx.export(
                 module.eval(), example, dynamo=True, dynamic_shapes=tuple(shapes), input_names=inputs,
                 output_names=outputs, opset_version=OPSET, verbose=False,
@@ -165,14 +164,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         log.setLevel(before)
-
-
-@contextmanager
-def _no_shape_checks() -> Iterator[None]:
-    """Without the checks of attention's shapes: they put sizes into sets, and a traced size cannot be hashed."""
-    checks = attention.check_shapes, attention.check_fits
-    attention.check_shapes = attention.check_fits = lambda *_: None
-    try:
-        yield
-    finally:
-        attention.check_shapes, attention.check_fits = checks

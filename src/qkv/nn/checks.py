@@ -26,7 +26,8 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     shapes = [tuple(x.shape) for x in (query, key, value)]
     if any(len(shape) != 4 for shape in shapes):
         raise ValueError(f"query, key and value must have shapes (B, H, T, d), got {shapes}")
-    if len({shape[0] for shape in shapes}) > 1:
+    # Compared, not gathered in a set: the size of a traced tensor cannot be hashed.
+    if any(shape[0] != shapes[0][0] for shape in shapes):
         raise ValueError(f"query, key and value must have one batch size, got shapes {shapes}")
     if query.size(3) != key.size(3):
         raise ValueError(f"query and key must have heads of one width, got {query.size(3)} and {key.size(3)}")
@@ -37,5 +38,5 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
 def check_fits(name: str, x: Tensor, query: Tensor, key: Tensor) -> None:
     """Raises ValueError when a mask or bias does not broadcast to the scores (B, H, Tq, Tk), naming both shapes."""
     wanted = (*query.shape[:3], key.size(2))
-    if x.ndim != 4 or any(have not in (1, want) for have, want in zip(x.shape, wanted, strict=True)):
+    if x.ndim != 4 or any(have != 1 and have != want for have, want in zip(x.shape, wanted, strict=True)):
         raise ValueError(f"{name} of shape {tuple(x.shape)} does not fit scores of shape (B, H, Tq, Tk) = {wanted}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from qkv.data.segment import normalise
 from qkv.errors import UserError
 from qkv.run.run import Run
 from qkv.tasks.seq2seq import Prediction
@@ -74,8 +74,7 @@ def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterat
 
 
 def _as_trained(run: Run, text: str) -> str:
-    form = run.config.get("data", {}).get("normalise", "none")
-    return text if form == "none" else unicodedata.normalize(form, text)
+    return normalise(text, run.config.get("data", {}).get("normalise", "none"))
 
 
 def _fitting(run: Run, text: str, asked: Asked, counted: Counted) -> str | None:

@@ -63,8 +63,7 @@ def train(
     wanted = resolve(config, data, model, settings)
     folder = Path(out) if out is not None else Path("runs") / f"{wanted.data_name}-{wanted.model['name']}"
     stored, where = stored_run(folder, wanted), resolve_device(device)
-    options = {key: value for key, value in wanted.data.items() if key not in ("name", "fingerprint")}
-    pairs = sources.find(wanted.data["name"]).load(options, progress)
+    pairs = sources.pairs_of(wanted.data, progress)
     wanted = wanted.with_data(pairs.fingerprint)
     if stored is not None:
         wanted = wanted.matching(stored, folder)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.data.files.header import OUTER
+from qkv.data.files.header import OUTER, SOURCES, TARGETS
 from qkv.data.files.table import Table
 from qkv.errors import UserError, nearest
-
-SOURCES = {"source", "src", "text", "word", "words", "input", "sentence", "en", "原文", "词", "内容", "文本"}
-TARGETS = {
-    "target", "tgt", "trg", "output", "symbols", "phonemes", "pronunciation", "ipa", "label", "labels", "译文", "音",
-    "拼音", "类别", "标签",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)

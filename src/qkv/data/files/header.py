@@ -11,11 +11,14 @@ from qkv.data.files.delimited import Row
 OUTER = " \t\r\n\xa0\u3000\u200b\ufeff"
 """White space at the ends of cells that people do not see: no-break, ideographic and zero-width space, mark."""
 
-KNOWN = {
-    "text", "label", "labels", "source", "target", "src", "tgt", "trg", "word", "words", "phonemes", "pronunciation",
-    "symbols", "ipa", "input", "output", "sentence", "category", "class", "title", "id", "en", "de", "fr", "es", "zh",
-    "ja", "score", "内容", "类别", "原文", "译文", "文本", "标签", "词", "音", "拼音", "标题",
+SOURCES = {"source", "src", "text", "word", "words", "input", "sentence", "en", "原文", "词", "内容", "文本"}
+TARGETS = {
+    "target", "tgt", "trg", "output", "symbols", "phonemes", "pronunciation", "ipa", "label", "labels", "译文", "音",
+    "拼音", "类别", "标签",
 }  # fmt: skip
+"""Usual names of the two columns of pairs."""
+
+KNOWN = SOURCES | TARGETS | {"category", "class", "title", "id", "score", "de", "fr", "es", "zh", "ja", "标题"}
 """Names that make a first row a header, unless it is like the rows below it all the same."""
 
 _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
