@@ -23,6 +23,7 @@ import qkv
 from bench import common, peers
 from qkv.data import catalogue
 from qkv.data.batches import pad
+from qkv.data.pairs import spread
 from qkv.data.symbols import BOS, EOS, PAD
 from qkv.errors import UserError
 from qkv.generation.greedy import greedy
@@ -30,7 +31,6 @@ from qkv.models.encoder_decoder import EncoderDecoder
 from qkv.run.run import build_model
 from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
 from qkv.training.precision import choose_precision
-from qkv.training.train import spread
 
 FULL = {
     "model": {

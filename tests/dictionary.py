@@ -70,10 +70,14 @@ class Words:
         chosen = {"data": "words", **SMALL, **changes}
         return [part for name, value in chosen.items() if value is not None for part in (f"--{name}", str(value))]
 
-    def start(self, *arguments, **options) -> subprocess.Popen:
-        """`qkv ARGUMENTS` in a process of its own."""
-        environment = {**os.environ, "QKV_CACHE": str(self.cache), "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
-        command = [sys.executable, "-W", "error", __file__, *map(str, arguments)]
+    def start(self, *arguments, processes=0, **options) -> subprocess.Popen:
+        """`qkv ARGUMENTS` in a process of its own, or in several that torchrun starts."""
+        environment = {
+            **os.environ, "QKV_CACHE": str(self.cache), "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1",
+            "PYTHONWARNINGS": "error",
+        }  # fmt: skip
+        started = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)] if processes else []
+        command = [sys.executable, *started, __file__, *map(str, arguments)]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
         return subprocess.Popen(command, env=environment, **{**streams, **options})
 

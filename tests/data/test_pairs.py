@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from qkv.data.pairs import Example, Pairs, SymbolKind, fingerprint
+from qkv.data.pairs import Example, Pairs, SymbolKind, fingerprint, spread
 
 
 def word(text, *targets):
@@ -51,3 +51,9 @@ def test_splits_by_name():
     )
     assert pairs.splits == SPLITS
     assert list(pairs.splits) == ["train", "dev", "test"]
+
+
+def test_examples_are_spread_over_a_sorted_split():
+    assert spread(range(10), 20) == list(range(10))
+    assert spread(range(10), 5) == [0, 2, 4, 6, 8]
+    assert len(set(spread(range(6344), 2000))) == 2000

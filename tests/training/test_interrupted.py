@@ -14,7 +14,8 @@ import pytest
 from qkv.errors import UserError
 from qkv.run.folder import read_events
 from qkv.run.run import load
-from qkv.training.train import Interrupted, train
+from qkv.training.interrupt import Interrupted
+from qkv.training.train import train
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal or limit")
 

@@ -14,9 +14,9 @@ from qkv.data import catalogue, cmudict
 from qkv.errors import UserError
 from qkv.run import folder as files
 from qkv.run.run import load
-from qkv.training import train as module
+from qkv.training import trainer as module
 from qkv.training.guard import NotFinite
-from qkv.training.train import spread, train
+from qkv.training.train import train
 
 NOISY = {"lr": 0.1, "schedule": "constant", "evaluations": 6, "clip": 0.0}  # a rate at which PER goes up and down
 
@@ -187,7 +187,7 @@ def test_a_person_sees_progress_by_default_and_listeners_hear_events(words, tmp_
     train("words", out=tmp_path / "a", listeners=[Ear()], **{**words.settings, "steps": 3})
     said = [event if isinstance(event, str) else event["event"] for event in heard]
     evaluated = ["train", "evaluation", "flush"]
-    assert said == ["start", *evaluated * 3, "end", "close"]
+    assert said == ["start", *evaluated * 3, "end", "flush", "close"]
     assert capsys.readouterr().err == ""
     train("words", out=tmp_path / "b", **{**words.settings, "steps": 3})
     out, err = capsys.readouterr()
@@ -234,12 +234,6 @@ def test_a_rate_that_explodes_is_said(words, tmp_path):
         train("words", out=tmp_path, listeners=[], **{**words.settings, "lr": 1e30, "warmup": 0})
     with pytest.raises(UserError, match=r"has no model.safetensors: the run was stopped before its first evaluation"):
         load(tmp_path)
-
-
-def test_examples_are_spread_over_a_sorted_split():
-    assert spread(range(10), 20) == list(range(10))
-    assert spread(range(10), 5) == [0, 2, 4, 6, 8]
-    assert len(set(spread(range(6344), 2000))) == 2000
 
 
 def test_the_config_of_a_run_makes_the_same_run(words, finished_run, tmp_path):

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -19,10 +19,12 @@ VERBS = {
     "demo": "Train a Transformer on real pairs in minutes and write a report page.",
     "train": "Train a model: on a data set of the catalogue, with any setting changed.",
     "predict": "Use a trained run on texts given here, in a file, or on standard input.",
+    "eval": "Score a trained run on pairs, whole and in slices.",
     "export": "Write a trained run as ONNX graphs, checked against it.",
     "shapes": "Print the input and output shapes of every step of a model.",
     "models": "List the architectures and their settings.",
     "data": "List, fetch and describe data sets.",
+    "env": "Print what this machine offers: versions, devices, speed, fonts, mirrors.",
 }
 
 
@@ -68,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # its retries are told in our own error, once
     try:
         code = cli.main(args=arguments, prog_name="qkv", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        _leave(code if isinstance(code, int) else 0)
     except UserError as error:
         _fail(str(error), arguments)
     except ModuleNotFoundError as error:
@@ -88,8 +90,18 @@ def main(argv: list[str] | None = None) -> None:
         _fail(said or "stopped", arguments, label="", code=130)
 
 
-def _fail(message: str, arguments: list[str], label: str = "error: ", code: int = 2) -> None:
-    click.echo(f"{label}{message}", err=True)
-    if "--json" in arguments:
+def _fail(message: str, arguments: list[str], label: str = "error: ", code: int = 2) -> NoReturn:
+    rank = os.environ.get("RANK", "0")  # of several processes, all of which fail with the first
+    click.echo(f"{label}{message}" if rank == "0" else f"process {rank}: {label}{message}", err=True)
+    if "--json" in arguments and rank == "0":
         click.echo(json.dumps({"error": message}, ensure_ascii=False))
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        # The threads that connect processes may wait for each other without end while the interpreter shuts down.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)

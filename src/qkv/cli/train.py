@@ -52,6 +52,7 @@ def command(
     """
     from qkv.experiments.run_report import report_run
     from qkv.run.folder import typed_path
+    from qkv.training.processes import is_first
     from qkv.training.train import train
 
     file, settings = name_and_settings(ctx.args)
@@ -63,6 +64,8 @@ def command(
     settings.update({name: value for name, value in given.items() if value is not None})
     with download_bar() as progress:
         run = train(data or file, model, out=out, config=config, device=device, progress=progress, **settings)
+    if not is_first():
+        return
     page = report_run(run)
     if as_json:
         print_json({"run": str(run.folder), "report": str(page), **run.metrics()})

@@ -62,3 +62,10 @@ def fingerprint(splits: Mapping[str, Sequence[Example]], options: Mapping[str, o
         for column in (name, [e.source for e in examples], [e.targets for e in examples]):
             digest.update(json.dumps(column).encode() + b"\n")
     return digest.hexdigest()
+
+
+def spread(examples: Sequence[Example], count: int) -> list[Example]:
+    """At most `count` examples at even distances: files are often sorted."""
+    if len(examples) <= count:
+        return list(examples)
+    return [examples[i * len(examples) // count] for i in range(count)]

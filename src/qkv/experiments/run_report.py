@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from qkv.data.pairs import Example as Pair
+from qkv.data.pairs import spread
 from qkv.experiments.report import Attention, Curve, Example, Metric, NextStep, PositionTable, Summary, write_report
 from qkv.inspection import figures
 from qkv.inspection.record import Record, record
 from qkv.inspection.shapes import Row, trace
 from qkv.nn.positions import Sinusoidal, sinusoid
 from qkv.run.run import Run
-from qkv.training.train import spread
 
 SENTENCE = "the-cat-sat-on-the-mat"
 WORDS = ("transformer", "attention", "knowledge", "through", "phoenix", "queue")

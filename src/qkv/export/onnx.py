@@ -17,6 +17,7 @@ import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from qkv.data import sources as data_sources
+from qkv.data.pairs import spread
 from qkv.data.symbols import EOS
 from qkv.errors import UserError
 from qkv.export import caller, check, place, vocabulary
@@ -26,7 +27,6 @@ from qkv.export.trace import OPSET, Graphs, trace
 from qkv.models.encoder_decoder import EncoderDecoder
 from qkv.nn.positions import Learned
 from qkv.run.run import Run
-from qkv.training.train import spread
 
 MOST_WORDS = 1000
 LEAST_INT8 = 98.0

@@ -9,13 +9,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.data.batches import length_batches, pad
-from qkv.data.describe import learn
+from qkv.data.compact import Item, Items, Variants, columns
+from qkv.data.ids import encode, learn
 from qkv.data.pairs import Example, Pairs
 from qkv.data.symbols import BOS, EOS, PAD, Symbols
 from qkv.errors import UserError
@@ -23,10 +25,10 @@ from qkv.generation.beam import beam as beam_search
 from qkv.generation.greedy import greedy
 from qkv.generation.protocol import Hypothesis, check_beam, decodes
 from qkv.tasks.batch import Batch
-from qkv.tasks.metrics import error_rates, text_rates
+from qkv.tasks.metrics import error_rates, text_rates, without_marks
 
-Item = tuple[list[int], list[int]]
-"""Source and target ids of one training pair, without control symbols."""
+Divide = Callable[[Callable[[Sequence[Any]], list[Any]], Sequence[Any]], list[Any]]
+"""Has work on a list done in parts, and returns the whole of it."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,22 @@ class Seq2SeqConfig:
     beam             hypotheses kept while decoding; 1 is greedy
     length_penalty   hypotheses rank by log-probability / length ** this (Wu et al. 2016 use another form)
     max_length       longest output in symbols; 0: twice the longest training target
+    variants         of a source with k targets, in training: all count 1, weighted counts each 1 / k, first learns one
     """
 
     label_smoothing: float = 0.1
     beam: int = 5
     length_penalty: float = 1.0
     max_length: int = 0
+    variants: Variants = "all"
 
     def __post_init__(self):
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if self.beam < 1 or self.max_length < 0:
             raise ValueError(f"beam must be >= 1 and max_length >= 0, got {self.beam} and {self.max_length}")
+        if self.variants not in get_args(Variants):
+            raise ValueError(f"variants must be one of {', '.join(get_args(Variants))}, got {self.variants!r}")
 
 
 @dataclass(frozen=True)
@@ -84,9 +90,10 @@ class Seq2Seq:
     @classmethod
     def of(cls, config: Seq2SeqConfig, pairs: Pairs) -> Seq2Seq:
         """The task with the vocabularies of the training split, and its length limit where the config has none."""
-        source = learn((e.source for e in pairs.train), pairs.source_symbols, "source")
-        target = learn((t for e in pairs.train for t in e.targets), pairs.target_symbols, "target")
-        limit = config.max_length or 2 * max(len(target.split(t)) for e in pairs.train for t in e.targets)
+        sources, targets, _ = columns(pairs.train)
+        source = learn(sources, pairs.source_symbols, "source")
+        target = learn(targets, pairs.target_symbols, "target")
+        limit = config.max_length or 2 * int(encode(targets, target).lengths.max())
         return cls(replace(config, max_length=limit), source, target)
 
     @property
@@ -94,33 +101,51 @@ class Seq2Seq:
         """Vocabulary sizes, as the architectures' builders name them."""
         return {"n_source": len(self.source), "n_target": len(self.target)}
 
-    def items(self, examples: Sequence[Example]) -> list[Item]:
-        """One training pair for every target of every example."""
-        return [(self.source.encode(e.source), self.target.encode(t)) for e in examples for t in e.targets]
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the figures on dev, of which the best model may be chosen by one."""
+        marked = any(without_marks([symbol]) != [symbol] for symbol in self.target.decode(range(len(self.target))))
+        plain = ("per_plain",) if marked else ()
+        return ("wer", "per", *plain, "loss", *(("bleu", "chrf") if self._writes_text else ()))
+
+    @property
+    def _writes_text(self) -> bool:
+        return self.target.kind in ("bpe", "unigram")  # sentences, whose words are what a reader judges
+
+    def items(self, examples: Sequence[Example]) -> Items:
+        """One training pair for every target of every example that `variants` takes, with its weight."""
+        sources, targets, counts = columns(examples)
+        return Items(encode(sources, self.source), encode(targets, self.target), counts, self.config.variants)
 
     def lengths(self, items: Sequence[Item]) -> list[tuple[int, int]]:
         """Tokens of source and target, with eos and bos."""
-        return [(len(source) + 1, len(target) + 1) for source, target in items]
+        if isinstance(items, Items):
+            source, target = (items.lengths + 1).T.tolist()
+            return list(zip(source, target, strict=True))
+        return [(len(item[0]) + 1, len(item[1]) + 1) for item in items]
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """Source with eos; target shifted right behind bos as input, and followed by eos as what to say."""
-        source, source_mask = pad([[*s, EOS] for s, _ in items], PAD)  # (B, Ts)
-        shifted, _ = pad([[BOS, *t] for _, t in items], PAD)  # (B, Tt)
-        targets, target_mask = pad([[*t, EOS] for _, t in items], PAD)  # (B, Tt)
-        n_targets = int(target_mask.sum())
+        source, source_mask = pad([[*item[0], EOS] for item in items], PAD)  # (B, Ts)
+        shifted, _ = pad([[BOS, *item[1]] for item in items], PAD)  # (B, Tt)
+        targets, target_mask = pad([[*item[1], EOS] for item in items], PAD)  # (B, Tt)
         inputs = {"source": source, "source_mask": source_mask, "target": shifted}
-        return Batch(inputs, targets, n_targets, n_targets + int(source_mask.sum()))
+        lengths = target_mask.sum(1)  # (B,)
+        n_targets = int(lengths.sum())
+        n_tokens = n_targets + int(source_mask.sum())
+        weights = torch.tensor([item[2] for item in items if len(item) == 3], dtype=torch.float64)  # (B,) or none
+        if not len(weights):
+            return Batch(inputs, targets, n_targets, n_tokens)
+        return Batch(inputs, targets, float(weights @ lengths.double()), n_tokens, weights.float())
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Cross-entropy with label smoothing, summed over the real targets. logits (B, Tt, V)."""
-        flat = logits.flatten(0, 1).float()  # (B * Tt, V)
-        return F.cross_entropy(
-            flat,
-            batch.targets.flatten(),
-            ignore_index=PAD,
-            reduction="sum",
-            label_smoothing=self.config.label_smoothing,
-        )
+        """Cross-entropy with label smoothing, summed over the real targets by their weights. logits (B, Tt, V)."""
+        flat, targets = logits.flatten(0, 1).float(), batch.targets.flatten()  # (B * Tt, V), (B * Tt)
+        how = {"ignore_index": PAD, "label_smoothing": self.config.label_smoothing}
+        if batch.weights is None:
+            return F.cross_entropy(flat, targets, reduction="sum", **how)
+        each = F.cross_entropy(flat, targets, reduction="none", **how)  # (B * Tt)
+        return (each.view_as(batch.targets) * batch.weights[:, None]).sum()
 
     def decode(
         self,
@@ -166,17 +191,31 @@ class Seq2Seq:
         *,
         beam: int | None = None,
         advance: Callable[[int], None] | None = None,
+        divide: Divide | None = None,
     ) -> dict[str, float]:
         """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs.
 
-        Where targets are cut into sub-words also BLEU and chrF of the sentences.
+        Where targets are cut into sub-words also BLEU and chrF of the sentences. `divide(work, items)` returns
+        `work(items)`, and may have several processes do it.
         """
-        found = self.decode(model, [self.source.encode(e.source) for e in examples], beam=beam, advance=advance)
+
+        def work(sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+            return self.decode(model, sources, beam=beam, advance=advance)
+
+        sources = [self.source.encode(e.source) for e in examples]
+        found = divide(work, sources) if divide is not None else work(sources)
+        return self.score(examples, found)
+
+    def score(self, examples: Sequence[Example], found: Sequence[Sequence[Hypothesis]]) -> dict[str, float]:
+        """What `evaluate` returns, of hypotheses that `decode` has found for these examples: the first of each counts.
+
+        Raises ValueError when there is no example.
+        """
         outputs = [self.target.decode(hypotheses[0].tokens, controls=True) for hypotheses in found]
         unfinished = sum(not hypotheses[0].finished for hypotheses in found)
         references = [[self.target.split(t) for t in e.targets] for e in examples]
         rates = error_rates(outputs, references)
-        if self.target.kind in ("bpe", "unigram"):  # sentences, whose words are what a reader judges
+        if self._writes_text:
             said = [self.target.join(output) for output in outputs]
             rates |= text_rates(said, [e.targets for e in examples])
         return {**rates, "unfinished": 100.0 * unfinished / len(found)}

@@ -57,3 +57,24 @@ class TrainingConfig:
                 raise ValueError(f"{name} must be finite and not negative, got {value}")
         if self.seed >= 2**63:
             raise ValueError(f"seed must be below 2**63, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class KeepConfig:
+    """Which of the models that training passes through is kept, and when there is no better one to wait for.
+
+    metric    the figure on dev that the kept model is best in; "": the task's own (of pairs: per)
+    patience  evaluations in a row without a better one after which training stops early; 0: it goes on to its end
+    ema       share that a running average of the weights keeps at each step (0.999 is usual; 0: none); the average is
+              then what is evaluated and kept
+    """
+
+    metric: str = ""
+    patience: int = 0
+    ema: float = 0.0
+
+    def __post_init__(self):
+        if self.patience < 0:
+            raise ValueError(f"patience must not be negative, got {self.patience}")
+        if not 0.0 <= self.ema < 1.0:
+            raise ValueError(f"ema must be in [0, 1), got {self.ema}")

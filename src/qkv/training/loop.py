@@ -1,28 +1,38 @@
 """The loop: knows batches, losses and steps; knows no model and no task by name.
 
-One optimiser step is one group of batches; the loss is averaged over the targets of the whole group.
+One optimiser step is one group of batches; the loss is averaged over the targets of the whole group, wherever its rows
+are computed.
 """
 
 from __future__ import annotations
 
-import copy
+import logging
 import math
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from qkv.data.batches import length_batches
 from qkv.tasks.batch import Batch
-from qkv.training.checkpoint import Progressed, random_state, restore_random_state
+from qkv.training import memory
+from qkv.training.average import Average
 from qkv.training.config import TrainingConfig
 from qkv.training.guard import NotFinite, first_bad_gradient, first_not_finite
 from qkv.training.optimiser import learning_rate, make_optimiser
 from qkv.training.precision import Precision
+from qkv.training.processes import Processes
+from qkv.training.state import Progressed, random_state, restore_random_state
+
+logger = logging.getLogger("qkv")
 
 
 class Trainable(Protocol):
@@ -45,13 +55,15 @@ class Stepped:
     norm: float
 
 
-def digest(group: Sequence[Batch]) -> str:
-    """Eight hex digits that tell which rows, in which order, a step was made of."""
-    found = 0
-    for batch in group:
-        for name in sorted(batch.inputs):
-            found = zlib.crc32(batch.inputs[name].cpu().contiguous().numpy().tobytes(), found)
-    return f"{found:08x}"
+class Group(list[Batch]):
+    """The batches of one step, of which `digest` tells in eight hex digits: which rows, in which order."""
+
+    def __init__(self, batches: Sequence[Batch], rows: Sequence[Sequence[int]]):
+        super().__init__(batches)
+        found = 0
+        for one in rows:
+            found = zlib.crc32(np.asarray(one, dtype="<i8").tobytes(), found)
+        self.digest = f"{found:08x}"
 
 
 class Loop:
@@ -68,33 +80,46 @@ class Loop:
         config: TrainingConfig,
         precision: Precision,
         steps: int,
+        together: Processes | None = None,
     ):
         self.model, self.task, self.items, self.config = model, task, items, config
         self.precision, self.steps = precision, steps
         self.device = next(model.parameters()).device
+        self.together = together or Processes(self.device)
+        self.sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+        self._trained: nn.Module = model
+        if self.together.count > 1 and not self.sharded:
+            self._trained = DistributedDataParallel(model)
         self.optimiser = make_optimiser(model, config)
+        self.average: Average | None = None
         self.progressed = Progressed()
         self._lengths = task.lengths(items)
 
-    def groups(self) -> Iterator[list[Batch]]:
-        """Groups of batches from the present place on, epoch after epoch, without end."""
+    def groups(self) -> Iterator[Group]:
+        """Groups of batches from the present place on, epoch after epoch, without end.
+
+        Of several processes each gets its share of the rows of each batch.
+        """
         here = self.progressed
         while True:
             batches = length_batches(self._lengths, self.config.batch_tokens, self.config.seed, here.epoch)
             while here.batch < len(batches):
                 chosen = batches[here.batch : here.batch + self.config.accumulate]
                 here.batch += len(chosen)
-                yield [self.task.collate([self.items[i] for i in rows]).to(self.device) for rows in chosen]
+                yield Group([self._share(rows) for rows in chosen], chosen)
             here.epoch, here.batch = here.epoch + 1, 0
 
     def step(self, group: Sequence[Batch]) -> Stepped:
         """One optimiser step. Raises NotFinite, before anything is updated, naming the first module at fault."""
         self.model.train()
-        n_targets = sum(batch.n_targets for batch in group)
+        n_targets, n_tokens = self.together.summed(
+            sum(batch.n_targets for batch in group), sum(batch.n_tokens for batch in group)
+        )
         before = random_state()
-        loss = sum(self._backward(batch, n_targets) for batch in group)
+        own = sum(self._backward(batch, n_targets, batch is group[-1]) for batch in group)
+        (loss,) = self.together.summed(own)
         total = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        norm = float(total)
+        norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise self._not_finite(f"step {self.progressed.step + 1}", group, before, loss)
         if self.config.clip:
@@ -104,17 +129,26 @@ class Loop:
             parameters["lr"] = lr
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        tokens = sum(batch.n_tokens for batch in group)
         self.progressed.step += 1
-        self.progressed.tokens += tokens
-        return Stepped(loss, tokens, lr, norm)
+        self.progressed.tokens += round(n_tokens)
+        if self.average is not None:
+            self.average.update(self.progressed.step)
+        return Stepped(loss, round(n_tokens), lr, norm)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """The model with the weights that are evaluated and kept: their running average, where there is one."""
+        return self.average.in_place() if self.average is not None else nullcontext()
 
     def mean_loss(self, items: Sequence[Any]) -> float:
         """Loss a target over `items`, in eval mode. Raises NotFinite, naming the first module at fault."""
         self.model.eval()
-        total, n_targets = 0.0, 0
+        total = n_targets = 0.0
         for rows in length_batches(self.task.lengths(items), self.config.batch_tokens, 0, 0, shuffle=False):
-            batch = self.task.collate([items[i] for i in rows]).to(self.device)
+            # A model that is cut computes with all its processes at once: then each takes all rows.
+            mine = rows if self.sharded else self.together.share(rows)
+            if not mine:
+                continue
+            batch = self.task.collate([items[i] for i in mine]).to(self.device)
             with torch.no_grad(), self.precision.autocast(self.device):
                 logits = self.model(**batch.inputs)
             loss = float(self.task.loss(logits, batch))
@@ -123,6 +157,7 @@ class Loop:
                 raise self._not_finite(when, [batch], random_state(), loss)
             total += loss
             n_targets += batch.n_targets
+        total, n_targets = self.together.summed(total, n_targets)
         return total / max(n_targets, 1)
 
     def tokens_per_step(self) -> float:
@@ -131,30 +166,84 @@ class Loop:
         return sum(map(sum, self._lengths)) / math.ceil(len(batches) / self.config.accumulate)
 
     def seconds_per_step(self, timed: int = 20, untimed: int = 20) -> float:
-        """Mean time of `timed` steps on a copy: weights, place in the data and random state stay as they are.
+        """Mean time of `timed` steps, after which weights, place in the data and random state are as they were.
 
         Not those before them: in bfloat16 each new shape of a batch is compiled first, and the steps to come are not.
         """
-        state = random_state()
+        kept = self.optimiser, self.progressed, self.steps, self.average
+        weights, state = [p.detach().clone() for p in self.model.parameters()], random_state()
+        self.optimiser, self.progressed, self.average = make_optimiser(self.model, self.config), Progressed(), None
         # A run without end: the schedule stays in its warm-up, as the first steps of the real run do.
-        trial = Loop(copy.deepcopy(self.model), self.task, self.items, self.config, self.precision, 10**9)
-        groups = trial.groups()
+        self.steps = 10**9
+        groups = self.groups()
         started = time.perf_counter()
         try:
             for done in range(untimed + timed):
                 if done == untimed:
                     started = time.perf_counter()
-                trial.step(next(groups))
+                self.step(next(groups))
+            seconds = (time.perf_counter() - started) / timed
         finally:
+            with torch.no_grad():
+                for parameter, value in zip(self.model.parameters(), weights, strict=True):
+                    parameter.copy_(value)
+            self.optimiser, self.progressed, self.steps, self.average = kept
             restore_random_state(state)
-        return (time.perf_counter() - started) / timed
+        return seconds
 
-    def _backward(self, batch: Batch, n_targets: int) -> float:
-        with self.precision.autocast(self.device):
-            logits = self.model(**batch.inputs)
-        loss = self.task.loss(logits, batch) / n_targets
-        loss.backward()
+    def state(self) -> dict[str, Any]:
+        """All that the numbers to come depend on, as whole tensors on the CPU: the same for any number of processes."""
+        return {
+            "model": memory.whole(self.model.state_dict()),
+            "optimiser": memory.whole(self.optimiser.state_dict()),
+            "average": memory.whole(self.average.values) if self.average is not None else [],
+            "progressed": vars(self.progressed),
+            "random": self.together.gathered(random_state()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to what `state` returned, in this or another process.
+
+        With another number of processes the random numbers to come are others: they cannot be the same.
+        """
+        memory.load_weights(self.model, state["model"])
+        memory.load_optimiser(self.optimiser, state["optimiser"])
+        if self.average is not None:
+            self.average.values = [
+                memory.part_of(value, like).to(like.device)
+                for value, like in zip(state["average"], self.average.values, strict=True)
+            ]
+        self.progressed = Progressed(**state["progressed"])
+        if len(state["random"]) == self.together.count:
+            restore_random_state(state["random"][self.together.rank])
+        else:
+            logger.info("saved by %d processes, going on with %d", len(state["random"]), self.together.count)
+            self.seed(self.progressed.step)
+
+    def seed(self, place: int = 0) -> None:
+        """Random numbers of this process alone, from the run's seed and a step."""
+        draw = np.random.default_rng([self.config.seed, place, self.together.rank, self.together.count])
+        torch.manual_seed(int(draw.integers(2**63)))
+
+    def _share(self, rows: Sequence[int]) -> Batch:
+        mine = self.together.share(rows)
+        batch = self.task.collate([self.items[i] for i in mine or rows[:1]]).to(self.device)
+        # A process without a row computes as the others do, since they wait for it, and adds nothing.
+        return batch if mine else replace(batch, n_targets=0, n_tokens=0)
+
+    def _backward(self, batch: Batch, n_targets: float, last: bool) -> float:
+        with self._gradients_summed(last):
+            with self.precision.autocast(self.device):
+                logits = self._trained(**batch.inputs)
+            loss = self.task.loss(logits, batch) / n_targets * (1.0 if batch.n_targets else 0.0)
+            (loss * self.together.count).backward()  # several processes take the mean of their gradients
         return float(loss.detach())
+
+    def _gradients_summed(self, last: bool) -> AbstractContextManager[object]:
+        # Between processes they are summed once a step, with its last batch. A model that is cut sums them each time.
+        if isinstance(self._trained, DistributedDataParallel) and not last:
+            return self._trained.no_sync()
+        return nullcontext()
 
     def _not_finite(self, when: str, group: Sequence[Batch], before: dict[str, Any], loss: float) -> NotFinite:
         def again() -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What the products run in. Weights and optimiser stay in float32."""
+    """What the products run in. Weights and optimiser stay in float32. `gflops` are the rates timed to choose it."""
 
     dtype: torch.dtype
     reason: str
+    gflops: Mapping[str, float] = field(default_factory=dict)
 
     def autocast(self, device: torch.device) -> AbstractContextManager[object]:
         if self.dtype == torch.float32:
@@ -67,4 +69,5 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
     ratio = rates[torch.bfloat16] / rates[torch.float32]
     chosen = torch.bfloat16 if ratio >= 1.5 else torch.float32
     figures = f"bfloat16 {rates[torch.bfloat16] / 1e9:.0f}, float32 {rates[torch.float32] / 1e9:.0f} GFLOP/s"
-    return Precision(chosen, f"matrix products here: {figures}")
+    gflops = {str(dtype).removeprefix("torch."): rate / 1e9 for dtype, rate in rates.items()}
+    return Precision(chosen, f"matrix products here: {figures}", gflops)

@@ -15,19 +15,22 @@ from qkv.run.config import merged, read_toml, typed
 from qkv.run.folder import CONFIG
 from qkv.run.run import task_config
 from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
-from qkv.training.config import TrainingConfig
+from qkv.training.config import KeepConfig, TrainingConfig
+from qkv.training.memory import MemoryConfig
 
-TABLES = ("data", "model", "task", "training")
+TABLES = ("data", "model", "task", "training", "keep", "memory")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One table each: `data` and `model` by name with their options, `task` and `training` typed."""
+    """One table each: `data` and `model` by name with their options, the others typed."""
 
     data: dict[str, Any]
     model: dict[str, Any]
     task: Seq2SeqConfig
     training: TrainingConfig
+    keep: KeepConfig
+    memory: MemoryConfig
 
     @property
     def data_name(self) -> str:
@@ -41,7 +44,8 @@ class Settings:
     def as_table(self, version: str) -> dict[str, Any]:
         """What config.toml says."""
         task = {"name": Seq2Seq.name, **asdict(self.task)}
-        return {"qkv": version, "data": self.data, "model": self.model, "task": task, "training": asdict(self.training)}
+        typed_ones = {name: asdict(getattr(self, name)) for name in ("training", "keep", "memory")}
+        return {"qkv": version, "data": self.data, "model": self.model, "task": task, **typed_ones}
 
     def matching(self, stored: Mapping[str, Any], folder: Path) -> Settings:
         """These settings with what a stored run of the same settings has worked out (steps, precision, length limit).
@@ -55,11 +59,14 @@ class Settings:
             precision=there.precision if self.training.precision == "auto" else self.training.precision,
         )
         limit = self.task.max_length or task_config(stored.get("task", {})).max_length
-        same = replace(self, training=training, task=replace(self.task, max_length=limit))
-        asked = same.as_table("")
+        kept = typed(KeepConfig, stored.get("keep", {}), f"{folder / CONFIG}: keep")
+        keep = replace(self.keep, metric=self.keep.metric or kept.metric)
+        same = replace(self, training=training, task=replace(self.task, max_length=limit), keep=keep)
+        asked, stored = same.as_table(""), {**stored, "keep": asdict(kept)}
         differing = [
             f"{name}.{key} is {there!r} there and {here!r} here"
             for name in TABLES
+            if name != "memory"  # which changes nothing but the room it takes
             for key, here in asked[name].items()
             if (there := stored.get(name, {}).get(key)) != here
         ]
@@ -88,6 +95,8 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
         "model": [f.name for f in dataclasses.fields(entry.config)],
         "task": [f.name for f in dataclasses.fields(Seq2SeqConfig)],
         "training": [f.name for f in dataclasses.fields(TrainingConfig)],
+        "keep": [f.name for f in dataclasses.fields(KeepConfig)],
+        "memory": [f.name for f in dataclasses.fields(MemoryConfig)],
     }
     tables = merged(tables, by_table(settings, known))
     model_settings = {key: value for key, value in tables["model"].items() if key != "name"}
@@ -103,6 +112,8 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
         model={"name": entry.name, **asdict(typed(entry.config, model_settings, "model"))},
         task=task_config(tables.get("task", {})),
         training=training,
+        keep=typed(KeepConfig, tables.get("keep", {}), "keep"),
+        memory=typed(MemoryConfig, tables.get("memory", {}), "memory"),
     )
 
 
