@@ -75,6 +75,8 @@ def command(line: str, fence: Fence) -> list[str]:
     assert not shell, f"README line {fence.line}: {shell} needs one particular shell; write commands that any runs"
     if words[0] in ("python", "python3"):
         return [sys.executable, *words[1:]]
+    if words[0] == "torchrun":
+        return [sys.executable, "-m", "torch.distributed.run", *words[1:], *fence.extra]
     assert words[0] == "qkv", f"README line {fence.line}: can't check {line!r}; mark the fence <!-- check: install -->"
     return [sys.executable, "-m", *words, *(fence.extra if words[1] in ("demo", "train") else ())]
 

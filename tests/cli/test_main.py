@@ -55,7 +55,7 @@ def test_without_a_verb_help_is_shown_and_is_no_error_message(qkv):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["trian"], "unknown command 'trian'. Did you mean 'train'? Commands: demo, train, predict, export, shapes"),
+        (["trian"], "unknown command 'trian'. Did you mean 'train'? Commands: demo, train, predict, eval, export"),
         (["zzzzz"], "unknown command 'zzzzz'. Commands: demo, train"),
         (["data", "lst"], "unknown command 'lst'. Did you mean 'list'? Commands: get, list, show"),
         (["predict"], "Missing argument 'RUN'. See `qkv predict --help`"),

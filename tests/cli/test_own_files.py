@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -106,6 +107,77 @@ def test_two_files_and_own_parts(qkv, tmp_path):
     assert "wer" in qkv.json("train", *sides, *TINY, "--max_length", "5", "--out", tmp_path / "r")
 
 
+def test_how_a_file_is_read_is_said_on_the_command_line_and_kept_in_one_table(qkv, tmp_path):
+    path, out = tmp_path / "words.txt", tmp_path / "r"
+    path.write_bytes("".join(f"é{n};x\tA{n}, B\n" for n in range(9)).encode("cp1252"))
+    said = ["--data.separator", "tab", "--data.header", "true", "--data.encoding", "cp1252", "--data.variants", ", "]
+    shown = qkv.json("data", "show", path, *said)
+    assert (shown["usable"], shown["examples"]["all"]) == (16, 8)
+    assert shown["files"]["train"]["columns"] == ["é0;x", "A0, B"]
+    pasted = shlex.split(shown["command"])
+    qkv(*pasted[1:-2], *TINY, "--max_length", "5", "--out", out)
+    table = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))["data"]
+    settings = {"separator": "tab", "header": "true", "encoding": "cp1252", "variants": ", "}
+    assert settings.items() <= table.items()
+    (tmp_path / "recipe.toml").write_text(
+        f"[data]\nname = 'pairs'\ntrain = '{path}'\nheader = true\nseparator = 'tab'\nencoding = 'cp1252'\n"
+        "variants = ', '\nsymbols = 'characters,characters'\n",
+        encoding="utf-8",
+    )
+    again = ["--config", tmp_path / "recipe.toml", *TINY, "--max_length", "5", "--out", tmp_path / "again"]
+    assert qkv.json("train", *again).keys() >= {"wer", "per"}
+    assert tomllib.loads((tmp_path / "again" / "config.toml").read_text(encoding="utf-8"))["data"] == table
+
+
+def test_a_scraped_lexicon_names_the_setting_that_splits_it(qkv, tmp_path):
+    path = tmp_path / "scraped.tsv"
+    path.write_text("wind\t/wɪnd/, /waɪnd/\nvase\t[veɪs] or [vɑːz]\nhat\t/hæt/\nend\t/ɛnd/\n", encoding="utf-8")
+    plain, _ = qkv("data", "show", path)
+    assert "2 cells look like several targets (lines 1, 2; the first is '/wɪnd/, /waɪnd/')" in plain
+    assert "--data.variants auto" in plain
+    split = qkv.json("data", "show", path, "--data.variants", "auto")
+    assert (split["usable"], split["examples"]["all"]) == (6, 4)
+    assert not set("/[],") & set(split["symbols"]["target"])
+
+
+def test_symbols_that_end_a_line_or_are_unseen_are_shown_escaped(qkv, tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text('text,target\n"a\nb",x\nc d,y\ne\u2028f,z\n\u200bg\u200bh,x\n', encoding="utf-8")
+    out, _ = qkv("data", "show", path)
+    shown = next(line for line in out.splitlines() if "most frequent first" in line)
+    for symbol in ("'\\n'", "' '", r"'\u2028'", r"'\u200b'"):
+        assert symbol in shown
+    assert "separator comma;" in out
+
+
+def test_spellings_of_one_label_are_listed_with_what_merges_them(qkv, tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("text,label\n" + "".join(f"t{n},{one}\n" for n, one in enumerate(
+        ["thé", "the\u0301", "Thé", "eau", "eau", "eau"])), encoding="utf-8")  # fmt: skip
+    out, _ = qkv("data", "show", path)
+    assert "labels: eau 3, thé 1," in out
+    assert "'Thé' looks like thé (U+0074 U+0068 U+00E9), the\u0301 (U+0074 U+0068 U+0065 U+0301)" in out
+    assert "--data.normalise NFC merges 1 with another; others are merged by correcting the file" in out
+
+
+def test_two_files_of_different_length_are_refused_and_nothing_is_written(qkv, tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a.de").write_text("eins\nzwei\n")
+    sides = ["--data.source", tmp_path / "a.en", "--data.target", tmp_path / "a.de"]
+    for words in (["data", "show", *sides], ["train", *sides, *TINY, "--out", tmp_path / "r"]):
+        assert "a.en has 3 lines" in qkv.refused(*words)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_file_with_other_content_of_the_same_size_and_time_is_told_apart(qkv, tmp_path):
+    path, prints = tmp_path / "data.tsv", set()
+    for a, b in (("up", "on"), ("on", "up")):
+        path.write_text("".join(f"w{n}\t{a if n % 2 else b}\n" for n in range(8)))
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+        prints.add(qkv.json("data", "show", path)["fingerprint"])
+    assert len(prints) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp950", "gbk"])
 def test_consoles_of_any_encoding_and_locale(file, encoding):
@@ -114,4 +186,4 @@ def test_consoles_of_any_encoding_and_locale(file, encoding):
     shown = subprocess.run(words, capture_output=True, env=environment, timeout=120)
     assert shown.returncode == 0, shown.stderr
     assert b"UnicodeEncodeError" not in shown.stderr
-    assert "usable: 32 rows".encode(encoding) in shown.stdout
+    assert "usable: 32 pairs".encode(encoding) in shown.stdout

@@ -1,9 +1,10 @@
 """A person's own pair files: what is used, what is left out, how it is split, and what is said about it."""
 
+from pathlib import Path
+
 import pytest
 
 from qkv.data import pair_data
-from qkv.data.file_report import file_report
 from qkv.data.pair_data import PairConfig
 from qkv.data.pair_file import cut, grouped, guess_kinds
 from qkv.data.pairs import Example, SymbolKind
@@ -80,6 +81,24 @@ def test_two_text_files_side_by_side(write):
     assert [one.line for one in loaded.rows["train"].left_out] == [2, 3]
 
 
+def test_what_only_a_file_with_columns_has_is_refused_for_two_text_files(write):
+    sides = {"source": write("a.en", "one\n"), "target": write("a.de", "eins\n")}
+    for setting in ({"separator": "tab"}, {"header": "true"}):
+        with pytest.raises(UserError, match="two text files have no columns"):
+            pair_data.load(PairConfig(**sides, **setting))
+
+
+def test_a_separator_and_the_text_between_targets_as_said(write):
+    file = write("s.txt", "".join(f"w{n}-/a b{n}/ ~ /c/\n" for n in range(20)) + "x-y ~ \n")
+    loaded = pair_data.load(PairConfig(train=file, separator="-", variants=" ~"))
+    every = [e for several in loaded.pairs.splits.values() for e in several]
+    assert every[0].targets == ("a b0", "c")
+    assert (len(every), len(loaded.rows["train"].rows)) == (21, 41)
+    assert [(one.line, one.reason) for one in loaded.rows["train"].left_out] == [
+        (21, "one of several targets is empty")
+    ]
+
+
 @pytest.mark.parametrize(("form", "length"), [("NFC", 1), ("NFD", 2), ("none", None)])
 def test_normalising_is_said(write, form, length):
     config = PairConfig(
@@ -96,6 +115,15 @@ def test_the_fingerprint_follows_content_not_name_size_or_time(write):
     one = pair_data.load(PairConfig(train=write("d.tsv", WORDS))).pairs.fingerprint
     assert pair_data.load(PairConfig(train=write("d.tsv", WORDS))).pairs.fingerprint == one
     assert pair_data.load(PairConfig(train=write("d.tsv", WORDS.replace("w7\t", "v7\t")))).pairs.fingerprint != one
+    assert pair_data.load(PairConfig(train=write("d.tsv", WORDS), separator="tab")).pairs.fingerprint != one
+
+
+def test_settings_that_came_later_leave_the_fingerprints_of_runs_from_before(write, monkeypatch):
+    monkeypatch.chdir(Path(write("d.tsv", WORDS)).parent)
+    config = PairConfig(train="d.tsv", symbols="spaces")
+    assert (
+        pair_data.load(config).pairs.fingerprint == "f9456a6e551094d476f22a493b964c52cc1b7905371047069d6c08a832732874"
+    )
 
 
 def test_kinds_of_symbols_are_guessed_from_what_the_sides_look_like():
@@ -131,6 +159,25 @@ def test_an_inventory_from_a_file(write):
         pair_data.symbol_kind("grapheme")
 
 
+@pytest.mark.parametrize(
+    ("symbols", "said"),
+    [
+        ("graphemes", "By graphemes, some sounds of the target are several symbols: d͡ʒʷ is 3 (d͡ ʒ ʷ), oː is 2 (o ː), "
+                      "˥˩ is 2 (˥ ˩)."),
+        ("auto", "By characters, some sounds of the target are several symbols: d͡ʒʷ is 4 (d ͡ ʒ ʷ), oː is 2 (o ː), "),
+        ("inventory:FILE", ""),
+        ("spaces", ""),
+    ],
+)  # fmt: skip
+def test_sounds_that_the_symbols_cut_into_several_are_said(write, symbols, said):
+    inventory = write("sounds.txt", "d͡ʒʷ\noː\n˥˩\na\n")
+    file = write("s.tsv", "".join(f"ʻokina Straßen {n}\td͡ʒʷa˥˩oː\n" for n in range(9)) + "vowel\toː\n")
+    notes = pair_data.load(PairConfig(train=file, symbols=symbols.replace("FILE", inventory))).pairs.notes
+    found = [note for note in notes if "some sounds" in note]
+    assert len(found) == bool(said)
+    assert said in "".join(found)
+
+
 def long_file(write):
     return write("l.tsv", WORDS + f"{'q' * 30}\tx\nshort\t{'y ' * 12}\n")
 
@@ -152,29 +199,6 @@ def test_rows_that_are_too_long_are_refused_by_line_dropped_or_cut(write):
 def test_splits_that_cannot_be(split):
     with pytest.raises(ValueError, match="split"):
         PairConfig(train="x", split=split)
-
-
-def test_the_report_says_everything_before_training(write):
-    file = write("r.tsv", "".join(f"ga{n}\tg a\n" for n in range(30)) + "ɡu\tɡ u\nnone\t\n" + "ga1\tg o\n" * 2)
-    report = file_report(PairConfig(train=file, longest=3))
-    assert report["usable"] == 33
-    assert [(one["line"], one["reason"]) for one in report["left_out"]] == [(32, "target is empty")]
-    assert (report["duplicates"], report["conflicts"]) == (1, 1)
-    assert {one["symbol"] for one in report["rare"]["target"]} == {"ɡ", "u", "o"}
-    [strange] = [one for one in report["rare"]["target"] if one["symbol"] == "ɡ"]
-    assert strange["code_points"] == "U+0261 LATIN SMALL LETTER SCRIPT G"
-    assert strange["look_alikes"] == ["g (U+0067 LATIN SMALL LETTER G)"]
-    assert len(report["too_long"]) == 20
-    assert report["command"].startswith("qkv train ")
-    assert report["command"].endswith("--data.symbols characters,spaces --too-long drop --minutes 10")
-    assert report["files"]["train"]["encoding"] == "utf-8"
-
-
-def test_targets_that_are_labels_are_counted_with_their_look_alikes(write):
-    rows = "text,label\n" + "".join(f"t{n},{'spam' if n % 2 else 'ham'}\n" for n in range(20)) + "x,Spam\n"
-    labels = file_report(PairConfig(train=write("l.csv", rows)))["labels"]
-    assert labels["counts"] == {"ham": 10, "spam": 10, "Spam": 1}
-    assert any("spam" in other for other in labels["look_alikes"]["Spam"])
 
 
 def test_grouping_keeps_the_order_of_the_file():

@@ -161,27 +161,30 @@ def test_a_full_disk_is_said_and_the_run_goes_on_from_the_previous_checkpoint(wo
     same_run(tmp_path, finished_run)
 
 
-LONG = {"steps": 150, "evaluations": 10}
+LONG = {"steps": 400, "evaluations": 20}
 
 
 @posix
 @pytest.mark.slow
-def test_killed_at_any_moments_a_run_ends_in_the_same_numbers(words, tmp_path):
+def test_killed_at_ten_random_moments_a_run_ends_in_the_same_numbers(words, tmp_path):
     long_run = tmp_path / "uninterrupted"
     words.run("train", "--out", long_run, *words.arguments(**LONG))
     out, draw, killed = tmp_path / "run", random.Random(os.getpid()), 0
-    for _ in range(4):
+    while killed < 10:
         process = words.start("train", "--out", out, *words.arguments(**LONG))
         for line in process.stderr:
             if line.startswith("training on"):
                 break
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(draw.uniform(0.0, 1.5))
+            process.wait(draw.uniform(0.0, 0.8))
         process.kill()
         process.communicate()
         killed += process.returncode == -signal.SIGKILL
+        assert process.returncode in (-signal.SIGKILL, 0)
+        if process.returncode == 0:
+            break  # it was done before the moment came
     words.run("train", "--out", out, *words.arguments(**LONG))
-    assert killed
+    assert killed >= 5
     same_run(out, long_run)
 
 

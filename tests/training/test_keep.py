@@ -1,6 +1,7 @@
 """Which model is kept: the best in the figure asked for, the running average where there is one, and when to stop."""
 
 import logging
+import signal
 
 import pytest
 import torch
@@ -116,7 +117,8 @@ def test_the_average_is_the_one_of_the_formula():
                 parameter.add_(torch.randn_like(parameter))
         average.update(step)
         decay = min(0.9, (1 + step) / (10 + step))
-        wanted = [decay * w + (1 - decay) * p.detach().double() for w, p in zip(wanted, model.parameters(), strict=True)]
+        now = [p.detach().double() for p in model.parameters()]
+        wanted = [decay * old + (1 - decay) * new for old, new in zip(wanted, now, strict=True)]
     for value, right in zip(average.values, wanted, strict=True):
         assert torch.allclose(value.double(), right, atol=1e-5)
     own = [p.detach().clone() for p in model.parameters()]
@@ -139,12 +141,10 @@ def test_the_average_is_evaluated_and_kept_and_training_goes_on_from_the_weights
 
 
 def test_a_stopped_run_goes_on_with_its_average(words, tmp_path):
-    import signal
-
     settings = {**words.settings, "ema": 0.95}
     whole = train("words", out=tmp_path / "whole", listeners=[], **settings)
+    stop = Listen(lambda: signal.raise_signal(signal.SIGTERM), 13)
     with pytest.raises(Interrupted):
-        stop = Listen(lambda: signal.raise_signal(signal.SIGTERM), 13)
         train("words", out=tmp_path / "parts", listeners=[stop], **settings)
     parts = train("words", out=tmp_path / "parts", listeners=[], **settings)
     assert evaluations(parts) == evaluations(whole)
@@ -171,8 +171,12 @@ def test_computing_blocks_again_keeps_less(words):
         if recomputed:
             recompute(model)
         kept = {}
-        hooks = lambda t: kept.update({t.data_ptr(): t.numel() * t.element_size()}) or t, lambda t: t  # noqa: E731
-        with torch.autograd.graph.saved_tensors_hooks(*hooks):
+
+        def keep(tensor):
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             model(torch.ones(8, 20, dtype=torch.long), torch.ones(8, 20, dtype=torch.long))
         return sum(kept.values())
 
@@ -186,10 +190,8 @@ def test_settings_that_cannot_be_are_refused(words, tmp_path, name, value):
 
 
 def test_memory_may_be_saved_from_one_call_to_the_next(words, tmp_path):
-    import signal
-
+    stop = Listen(lambda: signal.raise_signal(signal.SIGINT), 5)
     with pytest.raises(Interrupted):
-        stop = Listen(lambda: signal.raise_signal(signal.SIGINT), 5)
         train("words", out=tmp_path, listeners=[stop], **words.settings)
     run = train("words", out=tmp_path, listeners=[], gradient_checkpointing=True, **words.settings)
     assert len([event for event in run.events() if event["event"] == "train"]) == words.settings["steps"]

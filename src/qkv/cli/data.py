@@ -56,8 +56,9 @@ def show(ctx: click.Context, as_json: bool) -> None:
 
     Of a file: encoding, columns, rows, what will be left out and why, lengths, duplicates, rare symbols and their
     look-alikes, and the command that trains on it. It takes the same settings as `qkv train`: --data.source COLUMN
-    --data.symbols spaces, or two text files with --data.source FILE --data.target FILE. Options of a data set go by
-    name too: qkv data show cmudict --stress true.
+    --data.symbols spaces, or two text files with --data.source FILE --data.target FILE. Where the guess is wrong,
+    --data.separator ";", --data.header true and --data.encoding cp1252 say how the file is read, and --data.variants
+    auto splits cells with several targets. Options of a data set go by name too: qkv data show cmudict --stress true.
     """
     from qkv.data import catalogue, pair_data, sources
     from qkv.run.config import typed

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from qkv.data.files.delimited import SEPARATORS
+
 CELL = 60
 """Characters of a cell that a terminal is shown at most."""
 
@@ -14,19 +16,19 @@ CELL = 60
 def print_report(report: dict[str, Any]) -> None:
     """The report of `data.file_report`, shortest answer first, the command to paste last."""
     for part, file in report["files"].items():
-        sep = {"\t": "tab"}.get(file["separator"], file["separator"])
+        sep = SEPARATORS.get(file["separator"], file["separator"])
         how = ", ".join(filter(None, [file["form"], file["encoding"], sep and f"separator {sep}"]))
         columns = ", ".join(repr(name) for name in file["columns"])
         click.echo(f"{file['name']} ({part}): {how}; {file['rows']:,} rows; columns {columns}")
     click.echo(f"task: {report['task']}")
     sizes = ", ".join(f"{part} {count:,}" for part, count in report["examples"].items() if part != "all")
-    click.echo(f"usable: {report['usable']:,} rows, {report['examples']['all']:,} different sources ({sizes})")
+    click.echo(f"usable: {report['usable']:,} pairs, {report['examples']['all']:,} different sources ({sizes})")
     click.echo(f"left out: {len(report['left_out']):,}")
     _listed(f"line {one['line']} of {one['file']}: {one['reason']}" for one in report["left_out"])
     click.echo(f"said twice: {report['duplicates']:,}; sources with several targets: {report['conflicts']:,}")
     for side in ("source", "target"):
         length, symbols = report["length"][side], report["symbols"][side]
-        common = " ".join(_short(symbol, 12) for symbol in list(symbols)[:40])
+        common = " ".join(_plain(symbol) for symbol in list(symbols)[:40])
         click.echo(f"{side}: {len(symbols):,} symbols, length {length['mean']:.1f} (longest {length['longest']:,})")
         click.echo(f"  most frequent first: {common}{' ...' if len(symbols) > 40 else ''}")
         few = report["rare"][side]
@@ -41,9 +43,7 @@ def print_report(report: dict[str, Any]) -> None:
     if report["labels"]:
         counts = report["labels"]["counts"]
         click.echo(f"labels: {', '.join(f'{_short(label)} {count:,}' for label, count in list(counts.items())[:30])}")
-        _listed(
-            f"{_short(one)!r} looks like {', '.join(others)}" for one, others in report["labels"]["look_alikes"].items()
-        )
+        _look_alikes(report["labels"])
     click.echo("examples:")
     for one in report["shown"]:
         click.echo(f"  {_short(one['text'])!r}: {' / '.join(repr(_short(target)) for target in one['targets'])}")
@@ -58,6 +58,21 @@ def _listed(lines: Iterable[str], shown: int = 10) -> None:
         click.echo(f"  {line}")
     if len(every) > shown:
         click.echo(f"  and {len(every) - shown:,} more (--json lists all)")
+
+
+def _look_alikes(labels: dict[str, Any]) -> None:
+    alike = labels["look_alikes"]
+    _listed(f"{_short(one)!r} looks like {', '.join(others)}" for one, others in alike.items())
+    if alike:
+        composed = labels["composed"]
+        form = f"--data.normalise NFC merges {composed:,} with another; " if composed else ""
+        click.echo(f"  each spelling is a label of its own; {form}others are merged by correcting the file")
+
+
+def _plain(symbol: str) -> str:
+    """A symbol that neither ends the line nor is unseen."""
+    short = _short(symbol, 12)
+    return short if short.isprintable() and not short.isspace() else repr(short)
 
 
 def _rare(one: dict[str, Any]) -> str:

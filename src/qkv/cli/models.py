@@ -17,7 +17,8 @@ def command(as_json: bool) -> None:
     """List the architectures and every setting with its default: of each model, of the task, and of training."""
     from qkv.models.registry import models
     from qkv.tasks.seq2seq import Seq2SeqConfig
-    from qkv.training.config import TrainingConfig
+    from qkv.training.config import KeepConfig, TrainingConfig
+    from qkv.training.memory import MemoryConfig
 
     rows = [
         {
@@ -29,7 +30,8 @@ def command(as_json: bool) -> None:
         }
         for entry in models().values()
     ]
-    shared = {"task": _described(Seq2SeqConfig), "training": _described(TrainingConfig)}
+    tables = {"task": Seq2SeqConfig, "training": TrainingConfig, "keep": KeepConfig, "memory": MemoryConfig}
+    shared = {table: _described(config) for table, config in tables.items()}
     if as_json:
         print_json({"models": rows, **shared})
         return

@@ -1,4 +1,4 @@
-"""What several verbs share: --json, settings by name on the command line, a bar for downloads."""
+"""What several verbs share: --json, settings by name on the command line, symbols named, a bar for downloads."""
 
 from __future__ import annotations
 
@@ -71,6 +71,11 @@ def _literal(text: str) -> Any:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def named_symbol(symbol: str) -> str:
+    """A symbol as a person is told of it: in quotes, a single character with its code point."""
+    return f"{symbol!r} (U+{ord(symbol):04X})" if len(symbol) == 1 else repr(symbol)
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from qkv.cli.options import device_option, json_option, print_json
+from qkv.cli.options import device_option, json_option, named_symbol, print_json
 from qkv.errors import UserError
 
 if TYPE_CHECKING:
@@ -171,11 +171,7 @@ def _warn(counted: Counted, source: str | None) -> None:
 
 
 def _never_seen(unknown: Counter[str]) -> str:
-    named = ", ".join(f"{_named(symbol)} in {count}" for symbol, count in unknown.items())
+    named = ", ".join(f"{named_symbol(symbol)} in {count}" for symbol, count in unknown.items())
     upper = [s for s in unknown if s != s.lower()]
     case = " (upper case is another symbol than lower case)" if upper else ""
     return f"symbols that the model has never seen, and how many texts have them{case}: {named}"
-
-
-def _named(symbol: str) -> str:
-    return f"{symbol!r} (U+{ord(symbol):04X})" if len(symbol) == 1 else repr(symbol)

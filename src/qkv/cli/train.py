@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from qkv.cli.options import PASS_SETTINGS, device_option, download_bar, json_option, name_and_settings, print_json
 from qkv.errors import UserError
+
+if TYPE_CHECKING:
+    from qkv.run.run import Run
 
 
 @click.command(context_settings=PASS_SETTINGS)
@@ -20,6 +24,9 @@ from qkv.errors import UserError
 )
 @click.option("--config", metavar="FILE", help="A TOML file with tables [data], [model], [task], [training].")
 @click.option("--minutes", type=float, help="Training time, turned into steps at this machine's measured speed.")
+@click.option(
+    "--track", multiple=True, metavar="NAME", help="tensorboard, or FILE.py:CLASS of your own; may be given again."
+)
 @click.option("--steps", type=int, help="Optimiser steps, instead of minutes.")
 @device_option
 @json_option
@@ -32,6 +39,7 @@ def command(
     config: str | None,
     minutes: float | None,
     steps: int | None,
+    track: tuple[str, ...],
     device: str,
     as_json: bool,
 ) -> None:
@@ -51,7 +59,6 @@ def command(
     qkv train --config recipes/cmudict.toml --out runs/cmudict
     """
     from qkv.experiments.run_report import report_run
-    from qkv.run.folder import typed_path
     from qkv.training.processes import is_first
     from qkv.training.train import train
 
@@ -63,13 +70,21 @@ def command(
     given = {"minutes": minutes, "steps": steps}
     settings.update({name: value for name, value in given.items() if value is not None})
     with download_bar() as progress:
-        run = train(data or file, model, out=out, config=config, device=device, progress=progress, **settings)
+        named = {"out": out, "config": config, "device": device, "track": track}
+        run = train(data or file, model, **named, progress=progress, **settings)
     if not is_first():
         return
     page = report_run(run)
     if as_json:
         print_json({"run": str(run.folder), "report": str(page), **run.metrics()})
         return
-    figures = ", ".join(f"{name.upper()} {value:.2f} %" for name, value in run.metrics().items())
-    click.echo(f"test: {figures}\nrun:    {run.folder}\nreport: {page}")
+    _say(run, page)
+
+
+def _say(run: Run, page: Path) -> None:
+    from qkv.run.folder import typed_path
+    from qkv.tasks.metrics import METRICS
+
+    said = [f"{name.upper()} {value:.2f} {METRICS[name].unit}".rstrip() for name, value in run.metrics().items()]
+    click.echo(f"test:   {', '.join(said)}\nrun:    {run.folder}\nreport: {page}")
     click.echo(f"next:   qkv predict {typed_path(run.folder)} --input FILE")

@@ -33,11 +33,12 @@ def length_batches(
         raise UserError(f"seed {seed} and epoch {epoch} must not be negative.")
     if not len(lengths):
         return []
-    source, target = np.asarray(lengths, dtype=np.int64).T
+    # Far quicker than numpy's own way from a list of tuples.
+    source, target = np.fromiter(chain.from_iterable(lengths), dtype=np.int64, count=2 * len(lengths)).reshape(-1, 2).T
     generator = np.random.default_rng([seed, epoch])
     start = generator.permutation(len(source)) if shuffle else np.arange(len(source))
     order = start[_by_length(source[start], target[start])]
-    batches = _cut(order.tolist(), source[order].tolist(), target[order].tolist(), budget)
+    batches = _cut(order, source[order], target[order], budget)
     if shuffle:
         batches = [batches[i] for i in generator.permutation(len(batches)).tolist()]
     return batches
@@ -50,15 +51,17 @@ def _by_length(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return np.lexsort((rising, source))
 
 
-def _cut(order: list[int], source: list[int], target: list[int], budget: int) -> list[list[int]]:
+def _cut(order: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int) -> list[list[int]]:
     batches: list[list[int]] = []
-    begin = longest_source = longest_target = 0
-    for end, (n_source, n_target) in enumerate(zip(source, target, strict=True)):
-        longest_source, longest_target = max(longest_source, n_source), max(longest_target, n_target)
-        if end > begin and (end + 1 - begin) * (longest_source + longest_target) > budget:
-            batches.append(order[begin:end])
-            begin, longest_source, longest_target = end, n_source, n_target
-    batches.append(order[begin:])
+    begin = 0
+    while begin < len(order):
+        # As many rows as could fit were all of them as short as the first, and one more.
+        most = begin + budget // max(1, int(source[begin] + target[begin])) + 1
+        longest = np.maximum.accumulate(source[begin:most]) + np.maximum.accumulate(target[begin:most])
+        fitting = int(np.searchsorted(longest * np.arange(1, len(longest) + 1), budget, side="right"))
+        end = begin + max(1, fitting)
+        batches.append(order[begin:end].tolist())
+        begin = end
     return batches
 
 

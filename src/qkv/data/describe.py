@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from qkv.data.ids import learn
 from qkv.data.pairs import Example, Pairs, SymbolKind
-from qkv.data.symbols import Symbols
 
 
 def pairs_in_numbers(pairs: Pairs) -> dict[str, Any]:
@@ -29,11 +29,6 @@ def pairs_in_numbers(pairs: Pairs) -> dict[str, Any]:
         "symbols": {"source": source, "target": target},
         "shown": [_shown(example) for example in pairs.train[:: max(1, len(pairs.train) // 5)][:5]],
     }
-
-
-def learn(texts: Iterable[str], kind: SymbolKind, name: str = "") -> Symbols:
-    """The vocabulary of `texts`. Raises UserError as `Symbols.learn` does."""
-    return Symbols.learn(texts, kind.kind, size=kind.size, inventory=kind.inventory, name=name)
 
 
 def count_symbols(groups: Iterable[Sequence[str]], kind: SymbolKind) -> tuple[dict[str, int], list[int]]:

@@ -72,7 +72,7 @@ def fetch(wanted: Remote, progress: Progress | None = None) -> Path:
         if damage is None:
             return target
         folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
+        sweep(folder)
         return _from_any(mirrors.configured(), wanted, target, damage, progress)
     except OSError as error:
         raise UserError(
@@ -114,7 +114,8 @@ def _damage(path: Path, wanted: Remote) -> str | None:
     return None
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
+    """Removes unfinished files that nobody has written to for a day."""
     for unfinished in folder.glob("*.part"):
         try:
             if time.time() - unfinished.stat().st_mtime > _ABANDONED:

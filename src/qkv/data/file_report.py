@@ -10,9 +10,11 @@ from itertools import chain
 from typing import Any
 
 from qkv.data.describe import pairs_in_numbers
+from qkv.data.files.columns import choose
+from qkv.data.files.header import LABELS, OUTER
 from qkv.data.pair_data import Loaded, PairConfig, load
 from qkv.data.pairs import SymbolKind
-from qkv.data.segment import rare
+from qkv.data.segment import normalise, rare
 from qkv.data.symbols import Symbols
 from qkv.data.too_long import TooLong
 
@@ -26,7 +28,8 @@ def file_report(config: PairConfig) -> dict[str, Any]:
     Keys: files (name, form, encoding, separator, header, columns, rows), task (what the targets look like), usable and
     left_out (line and reason), duplicates, conflicts, in_two_splits, longest and too_long (rows over it), and those of
     `describe.pairs_in_numbers`; rare (symbols of source and target seen fewer than five times, with code points and
-    look-alikes), control_like, labels (when the targets look like labels), command (to paste).
+    look-alikes), control_like, labels (when the targets look like labels: counts, look_alikes, and how many fewer
+    they would be in NFC, composed), command (to paste).
 
     Raises UserError as `pair_data.load` does.
     """
@@ -37,7 +40,7 @@ def file_report(config: PairConfig) -> dict[str, Any]:
         {"file": rows.name, "line": line, "length": length}
         for rows in loaded.rows.values() for line, length in long.rows(rows)
     ]  # fmt: skip
-    labels = _labels(loaded)
+    labels = _labels(config, loaded)
     return {
         "files": {part: _file(loaded, part) for part in loaded.tables},
         "task": _task(labels),
@@ -66,13 +69,30 @@ def _file(loaded: Loaded, part: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _labels(loaded: Loaded) -> dict[str, Any] | None:
-    """Counts of the targets, and which look alike, when they are few and come back often: then they are labels."""
+def _labels(config: PairConfig, loaded: Loaded) -> dict[str, Any] | None:
+    """Counts of the targets, and which look alike, when they are few and come back often: then they are labels.
+
+    A column that is named so holds labels even where they seldom come back. What looks alike counts as one label here:
+    three people who type three labels make nine of them.
+    """
     counts = Counter(target for rows in loaded.rows.values() for _, _, target in rows.rows)
-    if len(counts) < 2 or counts.total() < 3 * len(counts) or len(counts) > 1000:
+    if len(counts) < 2 or len(counts) > 1000:
         return None
-    alike = {one.symbol: one.look_alikes for one in rare(counts, counts.total() + 1) if one.look_alikes}
-    return {"counts": dict(counts.most_common()), "look_alikes": alike}
+    every = rare(counts, counts.total() + 1)
+    kinds = round(sum(1 / (1 + len(one.look_alikes)) for one in every))
+    if counts.total() < 3 * kinds and (counts.total() == kinds or not _named_so(config, loaded)):
+        return None
+    alike = {one.symbol: one.look_alikes for one in every if one.look_alikes}
+    composed = len(counts) - len({normalise(label, "NFC") for label in counts})
+    return {"counts": dict(counts.most_common()), "look_alikes": alike, "composed": composed}
+
+
+def _named_so(config: PairConfig, loaded: Loaded) -> bool:
+    table = loaded.tables["train"]
+    if not (config.train and table.header):
+        return False
+    chosen = choose(table, config.source or None, config.target or None)
+    return table.columns[chosen.target].strip(OUTER).casefold() in LABELS
 
 
 def _task(labels: dict[str, Any] | None) -> str:

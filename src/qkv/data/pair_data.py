@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from qkv.data.files.table import Table, read_parallel, read_table
-from qkv.data.pair_file import Rows, cut, grouped, guess_kinds, rows_of
+from qkv.data.files.reading import FileConfig
+from qkv.data.files.table import Table, read_parallel
+from qkv.data.pair_file import Rows, cut, cut_sounds, grouped, guess_kinds, rows_of
 from qkv.data.pairs import Example, Pairs, SymbolKind
 from qkv.data.segment import read_inventory
 from qkv.data.too_long import TooLong
@@ -20,13 +21,11 @@ KINDS = ("characters", "graphemes", "spaces", "inventory:FILE", "bpe", "unigram"
 
 
 @dataclass(frozen=True)
-class PairConfig:
-    """The person's own pairs of source and target.
+class PairConfig(FileConfig):
+    """The person's own pairs of source and target; how their files are read is in FileConfig.
 
     train, dev, test  files: TSV, CSV, JSON lines, Parquet, Excel, or a dictionary; without dev and test, parts of train
     source, target    columns, by name or position from 1; or, without train, two text files with a line beside a line
-    encoding          where it is not UTF-8, UTF-16 with a mark, or GB18030
-    header            auto, true or false: whether the first row names the columns
     split             shares of train, dev and test, by a hash of the source, where no dev or test file is given
     symbols           of the target: auto, characters, graphemes, spaces, inventory:FILE, bpe:SIZE, unigram:SIZE; two,
                       separated by a comma, are of source and target
@@ -40,8 +39,6 @@ class PairConfig:
     test: str = ""
     source: str | int = ""
     target: str | int = ""
-    encoding: str = ""
-    header: Literal["auto", "true", "false"] = "auto"
     split: str = "0.9,0.05,0.05"
     symbols: str = "auto"
     normalise: Literal["none", "NFC", "NFD"] = "none"
@@ -89,7 +86,7 @@ def load(config: PairConfig, refuse: bool = True) -> Loaded:
     """
     tables = _tables(config)
     columns = (None, None) if not config.train else (config.source or None, config.target or None)
-    rows = {part: rows_of(table, *columns, config.normalise) for part, table in tables.items()}
+    rows = {part: rows_of(table, *columns, config.normalise, config.variants) for part, table in tables.items()}
     splits, duplicates = dict[str, list[Example]](), 0
     for part, one in rows.items():
         splits[part], more = grouped(one.rows)
@@ -103,23 +100,28 @@ def load(config: PairConfig, refuse: bool = True) -> Loaded:
         long.refuse(rows)
     splits, more = long.handle(splits)
     more_notes += more
+    every = [example for several in splits.values() for example in several]
+    sounds = [
+        *cut_sounds((e.source for e in every), long.source, "source"),
+        *cut_sounds((target for e in every for target in e.targets), long.target, "target"),
+    ]
     shared = _shared(splits)
     pairs = Pairs(
         **splits, name=NAME, source_symbols=source, target_symbols=target, fingerprint=_fingerprint(config, tables),
-        notes=[*notes, *_counted(splits, duplicates, conflicts, shared), *more_notes, why],
+        notes=[*notes, *_counted(splits, duplicates, conflicts, shared), *more_notes, why, *sounds],
     )  # fmt: skip
     return Loaded(pairs, tables, rows, duplicates, conflicts, shared)
 
 
 def _tables(config: PairConfig) -> dict[str, Table]:
-    encoding = config.encoding or None
     if not config.train:
         if config.dev or config.test:
             raise UserError("two text files are split here: --data.dev and --data.test take files of two columns")
-        return {"train": read_parallel(str(config.source), str(config.target), encoding=encoding)}
-    header = {"auto": None, "true": True, "false": False}[config.header]
+        if config.header != "auto" or config.separator:
+            raise UserError("two text files have no columns: --data.header and --data.separator are of one file")
+        return {"train": read_parallel(str(config.source), str(config.target), encoding=config.encoding or None)}
     files = {"train": config.train, "dev": config.dev, "test": config.test}
-    return {part: read_table(file, encoding=encoding, header=header) for part, file in files.items() if file}
+    return {part: config.table(file) for part, file in files.items() if file}
 
 
 def _complete(
@@ -196,5 +198,7 @@ def _counted(
 def _fingerprint(config: PairConfig, tables: Mapping[str, Table]) -> str:
     content = {part: table.sha256 for part, table in tables.items()}
     inventory = [symbol_kind(one).inventory for one in config.symbols.split(",") if one.startswith("inventory:")]
-    said = json.dumps([content, asdict(config), inventory], sort_keys=True, ensure_ascii=True)
+    # These came later: data read without them keep the fingerprint that they had before.
+    settings = {name: value for name, value in asdict(config).items() if value or name not in ("separator", "variants")}
+    said = json.dumps([content, settings, inventory], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(said.encode()).hexdigest()

@@ -6,16 +6,28 @@ What is left out is named by line; nothing is changed without a note.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from qkv.data.files import variants
 from qkv.data.files.columns import OUTER, choose
 from qkv.data.files.encoding import some
 from qkv.data.files.table import LeftOut, Table
 from qkv.data.pairs import Example
 from qkv.data.segment import normalise
+from qkv.data.symbols import Symbols
 from qkv.errors import UserError
+
+_MARKS, _TIES = "\u0300-\u035b\u035d-\u0360\u0362-\u036f", "\u035c\u0361"
+_RAISED = "\u02b0-\u02b8\u02c0\u02c1\u02d0\u02d1\u02de\u02e0-\u02e4\u1d2c-\u1d6a\u1d9b-\u1dbf\u207f"
+_LETTER = rf"[^\W\d_{_RAISED}][{_MARKS}]*"
+_SOUND = re.compile(rf"{_LETTER}(?:[{_TIES}]{_LETTER}[{_RAISED}]*|[{_RAISED}]+)|[\u02e5-\u02e9]{{2,}}")
+"""What IPA writes with several characters and means as one: letters with a tie, a raised or long sign, a tone."""
+
+_RARE = re.compile(rf"[{_TIES}{_RAISED}\u02e5-\u02e9]")
+"""One of these is in every such sound; most texts have none, which is sooner found."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +40,10 @@ class Rows:
     notes: list[str] = field(default_factory=list)
 
 
-def rows_of(table: Table, source: str | int | None, target: str | int | None, form: str) -> Rows:
+def rows_of(table: Table, source: str | int | None, target: str | int | None, form: str, several: str = "") -> Rows:
     """The two columns of `table`, outer white space off, normalised to `form` ("none", "NFC", "NFD").
 
+    `several` is how cells with more than one target are split, as `variants.split` has it; each target makes a row.
     Rows with an empty side are left out and named. Raises UserError when no row is left.
     """
     chosen = choose(table, source, target)
@@ -47,7 +60,9 @@ def rows_of(table: Table, source: str | int | None, target: str | int | None, fo
             kept.append((line, a, b))
         else:
             left_out.append(LeftOut(line, "source is empty" if not a else "target is empty"))
-    notes = [*table.notes, *chosen.notes]
+    kept, without, said = variants.split(kept, several)
+    left_out += without
+    notes = [*table.notes, *chosen.notes, *said]
     if stripped:
         notes.append(f"White space at the ends of cells taken off in {stripped:,} rows.")
     if form != "none":
@@ -110,3 +125,20 @@ def guess_kinds(examples: Sequence[Example]) -> tuple[str, str, str]:
     if spaced > 0.5 and source_spaced > 0.5 and len(examples) >= 2000:
         return "bpe", "bpe", "both sides are sentences"
     return "characters", "characters", "neither side looks like symbols separated by blanks"
+
+
+def cut_sounds(texts: Iterable[str], symbols: Symbols, side: str, shown: int = 8) -> list[str]:
+    """A note on what IPA means as one sound and `symbols` cut into several, where they are characters of some kind."""
+    if symbols.kind not in ("characters", "graphemes"):
+        return []
+    counts = Counter(sound for text in texts if _RARE.search(text) for sound in _SOUND.findall(text))
+    pieces = {sound: cut for sound in counts if len(cut := symbols.split(sound)) > 1}
+    if not pieces:
+        return []
+    first = sorted(pieces, key=lambda sound: (-len(pieces[sound]), -counts[sound], sound))[:shown]
+    named = ", ".join(f"{sound} is {len(pieces[sound])} ({' '.join(pieces[sound])})" for sound in first)
+    more = f", and {len(pieces) - shown:,} more" if len(pieces) > shown else ""
+    return [
+        f"By {symbols.kind}, some sounds of the {side} are several symbols: {named}{more}. --data.symbols "
+        "inventory:FILE, with a list of the sounds, keeps each whole."
+    ]

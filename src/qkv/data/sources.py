@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qkv.data import catalogue, fetch, pair_data
+from qkv.data import catalogue, fetch, pair_data, prepared
 from qkv.data.pairs import Pairs
 from qkv.errors import UserError, nearest
 
@@ -60,4 +60,4 @@ def table_of(data: str) -> dict[str, Any]:
 
 
 def _own(options: Mapping[str, Any], progress: fetch.Progress | None) -> Pairs:
-    return pair_data.load(pair_data.PairConfig(**options)).pairs
+    return prepared.pairs_of(pair_data.PairConfig(**options))

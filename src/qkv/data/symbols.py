@@ -157,12 +157,21 @@ class Symbols:
     def _shown(self, i: int) -> str:
         return _SHOWN[i] if i < len(_SHOWN) else self._names[i]
 
+    def dumps(self) -> str:
+        """What `save` writes."""
+        return self._tokenizer.to_str(pretty=True) + "\n"
+
+    @classmethod
+    def loads(cls, text: str, name: str | Path = "") -> Symbols:
+        """The vocabulary that `dumps` wrote; `name` is of its file, for messages. Raises UserError as `load` does."""
+        return cls(*_parsed(text, name))
+
     def save(self, path: str | Path) -> None:
         """Write a `tokenizer.json` that `tokenizers.Tokenizer.from_file` opens, in one step or not at all."""
         path = Path(path)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            unfinished.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8", newline="\n")
+            unfinished.write_text(self.dumps(), encoding="utf-8", newline="\n")
             unfinished.replace(path)
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror or error}.") from error
@@ -178,7 +187,7 @@ class Symbols:
             raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}.") from error
         except UnicodeDecodeError as error:
             raise UserError(f"the vocabulary {path} is damaged: {error}.") from error
-        return cls(*_parsed(text, path))
+        return cls.loads(text, path)
 
 
 def _whole_text(text: str) -> str:

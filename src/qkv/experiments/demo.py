@@ -26,7 +26,7 @@ from qkv.run.folder import make_folder, typed_path
 from qkv.run.run import Run, build_model, resolve_device
 from qkv.tasks.metrics import error_rates
 from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
-from qkv.training.events import Event, Progress
+from qkv.training.events import Event, Listener, Progress
 from qkv.training.settings import Settings, resolve
 from qkv.training.train import stored_run, train
 
@@ -164,7 +164,7 @@ def _reach(tokens: float) -> str:
     return f"more than {first[1]:.0f} % WER on test" if tokens < first[0] else f"less than {last[1]:.0f} % WER on test"
 
 
-class _Expectation:
+class _Expectation(Listener):
     """Says before training what this machine's speed will lead to."""
 
     def __init__(self, console: Console):
@@ -176,12 +176,6 @@ class _Expectation:
         tokens = event["expected_tokens"]
         reach = _reach(tokens)
         self._console.print(f"At this machine's speed: {event['steps']:,} steps, {tokens:,} tokens, {reach}.\n")
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _passes(run: Run, pairs: Pairs) -> float:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.data.batches import length_batches, pad
-from qkv.data.compact import Item, Items, Variants, columns
+from qkv.data.compact import Item, Items, Taken, columns
 from qkv.data.ids import encode, learn
 from qkv.data.pairs import Example, Pairs
 from qkv.data.symbols import BOS, EOS, PAD, Symbols
@@ -39,22 +39,22 @@ class Seq2SeqConfig:
     beam             hypotheses kept while decoding; 1 is greedy
     length_penalty   hypotheses rank by log-probability / length ** this (Wu et al. 2016 use another form)
     max_length       longest output in symbols; 0: twice the longest training target
-    variants         of a source with k targets, in training: all count 1, weighted counts each 1 / k, first learns one
+    targets          of a source with k of them, in training: all count 1, weighted counts each 1 / k, first learns one
     """
 
     label_smoothing: float = 0.1
     beam: int = 5
     length_penalty: float = 1.0
     max_length: int = 0
-    variants: Variants = "all"
+    targets: Taken = "all"
 
     def __post_init__(self):
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if self.beam < 1 or self.max_length < 0:
             raise ValueError(f"beam must be >= 1 and max_length >= 0, got {self.beam} and {self.max_length}")
-        if self.variants not in get_args(Variants):
-            raise ValueError(f"variants must be one of {', '.join(get_args(Variants))}, got {self.variants!r}")
+        if self.targets not in get_args(Taken):
+            raise ValueError(f"targets must be one of {', '.join(get_args(Taken))}, got {self.targets!r}")
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Seq2Seq:
         return self.target.kind in ("bpe", "unigram")  # sentences, whose words are what a reader judges
 
     def items(self, examples: Sequence[Example]) -> Items:
-        """One training pair for every target of every example that `variants` takes, with its weight."""
+        """One training pair for every target of every example that `config.targets` takes, with its weight."""
         sources, targets, counts = columns(examples)
-        return Items(encode(sources, self.source), encode(targets, self.target), counts, self.config.variants)
+        return Items(encode(sources, self.source), encode(targets, self.target), counts, self.config.targets)
 
     def lengths(self, items: Sequence[Item]) -> list[tuple[int, int]]:
         """Tokens of source and target, with eos and bos."""

@@ -7,25 +7,32 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from qkv.run import folder as files
 
 Event = dict[str, Any]
-"""{"event": "start" | "train" | "evaluation" | "end", "step": int, ...}; plain numbers and strings only."""
+"""{"event": "start" | "train" | "evaluation" | "end", "step": int, ...}; values that fit JSON."""
 
 
-class Listener(Protocol):
-    """Anything that wants to know. `flush` comes before each checkpoint, `close` when training ends or fails."""
+class Listener:
+    """Anything that wants to know. A tracker of your own overrides `on`, and needs no more.
 
-    def on(self, event: Event) -> None: ...
+    "start" carries also "run", the run's folder, and "config", its tables; a run that goes on starts again, with the
+    step it had reached. `flush` comes before each checkpoint, `close` when training ends or fails.
+    """
 
-    def flush(self) -> None: ...
+    def on(self, event: Event) -> None:
+        pass
 
-    def close(self) -> None: ...
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
-class JsonLines:
+class JsonLines(Listener):
     """Appends events to metrics.jsonl, about once a second and with each checkpoint, not with each step.
 
     What a killed run wrote after its last checkpoint is dropped when it goes on.
@@ -35,7 +42,7 @@ class JsonLines:
         self._folder, self._waiting, self._written = folder, list[Event](), time.monotonic()
 
     def on(self, event: Event) -> None:
-        self._waiting.append(event)
+        self._waiting.append({key: value for key, value in event.items() if key not in ("run", "config")})
         if time.monotonic() - self._written > 1.0:
             self.flush()
 
@@ -49,7 +56,7 @@ class JsonLines:
         self.flush()
 
 
-class Progress:
+class Progress(Listener):
     """Rate and time left on stderr: a live bar on a terminal, else a line every ten seconds."""
 
     def __init__(self):
@@ -85,9 +92,6 @@ class Progress:
             self._say(f"step {event['step']}/{self._steps}: dev {figures}")
         elif kind == "end":
             self.close()
-
-    def flush(self) -> None:
-        pass
 
     def close(self) -> None:
         if self._open:

@@ -58,11 +58,15 @@ class Settings:
             steps=self.training.steps or there.steps,
             precision=there.precision if self.training.precision == "auto" else self.training.precision,
         )
-        limit = self.task.max_length or task_config(stored.get("task", {})).max_length
+        stored_task = task_config(stored.get("task", {}))
         kept = typed(KeepConfig, stored.get("keep", {}), f"{folder / CONFIG}: keep")
+        task = replace(self.task, max_length=self.task.max_length or stored_task.max_length)
         keep = replace(self.keep, metric=self.keep.metric or kept.metric)
-        same = replace(self, training=training, task=replace(self.task, max_length=limit), keep=keep)
-        asked, stored = same.as_table(""), {**stored, "keep": asdict(kept)}
+        same = replace(self, training=training, task=task, keep=keep)
+        asked = same.as_table("")
+        # A setting that came later than the run has its default there.
+        usual = {"data": sources.find(self.data["name"]).options, "task": asdict(stored_task), "keep": asdict(kept)}
+        stored = merged(usual, stored)
         differing = [
             f"{name}.{key} is {there!r} there and {here!r} here"
             for name in TABLES
@@ -137,6 +141,8 @@ def by_table(settings: Mapping[str, Any], known: Mapping[str, list[str]]) -> dic
             result.setdefault(key, {}).update(value)
             continue
         homes = [table] if table else [t for t, names in known.items() if name in names]
+        if len(homes) > 1:
+            raise UserError(f"{key!r} is a setting of several tables: {' or '.join(f'{t}.{name}' for t in homes)}")
         if table and table not in known:
             raise UserError(f"unknown table in {key!r}.{nearest(table, known)} Tables: {', '.join(known)}")
         if len(homes) != 1 or name not in known[homes[0]]:

@@ -11,9 +11,10 @@ from qkv.errors import UserError
 from qkv.run import folder as files
 from qkv.run.run import Run, load
 from qkv.training import lock
-from qkv.training.events import Listener, logger
+from qkv.training.events import Listener, Progress, logger
 from qkv.training.processes import joined
 from qkv.training.settings import Settings, resolve
+from qkv.training.trackers import tracker
 from qkv.training.trainer import Trainer
 
 
@@ -25,6 +26,7 @@ def train(
     config: str | Path | None = None,
     device: str = "auto",
     listeners: Sequence[Listener] | None = None,
+    track: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Run:
@@ -36,6 +38,7 @@ def train(
                  override it
     settings     any setting by its own name (minutes=2, d_model=128) or by table (training={"lr": 1e-3})
     listeners    who hears of events (`qkv.training.events`); by default a progress line on stderr
+    track        trackers by name besides: tensorboard, or FILE.py:CLASS
     progress     called with (bytes done, bytes in all) while data are fetched
 
     The same call again resumes an unfinished run and returns a finished one. Started by torchrun, the processes train
@@ -45,6 +48,7 @@ def train(
     wanted = resolve(config, data, model, settings)
     folder = Path(out) if out is not None else Path("runs") / f"{wanted.data_name}-{wanted.model['name']}"
     with joined(device) as together:
+        trackers = [tracker(name) for name in track if together.first]
         stored = together.agreed(lambda: stored_run(folder, wanted))
         with together.first_before_others():
             pairs = sources.pairs_of(wanted.data, progress)
@@ -54,7 +58,8 @@ def train(
             if together.agreed(lambda: _finished(folder)):
                 logger.info("%s is finished; nothing to train", folder)
                 return load(folder, str(together.device))
-        return Trainer(wanted, folder, pairs, together, listeners, continued=stored is not None).run()
+        heard = [Progress()] if listeners is None else list(listeners)
+        return Trainer(wanted, folder, pairs, together, [*heard, *trackers], continued=stored is not None).run()
 
 
 def stored_run(folder: Path, wanted: Settings) -> dict[str, Any] | None:

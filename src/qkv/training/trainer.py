@@ -20,7 +20,7 @@ from qkv.tasks.metrics import Metric, metric
 from qkv.tasks.seq2seq import Seq2Seq
 from qkv.training import checkpoint, lock, memory
 from qkv.training.average import Average
-from qkv.training.events import JsonLines, Listener, Progress, counting, logger
+from qkv.training.events import JsonLines, Listener, counting, logger
 from qkv.training.interrupt import Interrupted, finish_the_step
 from qkv.training.loop import Group, Loop
 from qkv.training.precision import choose_precision
@@ -44,7 +44,7 @@ class Trainer:
         folder: Path,
         pairs: Pairs,
         together: Processes,
-        listeners: Sequence[Listener] | None,
+        listeners: Sequence[Listener],
         continued: bool,
     ):
         self.folder, self.pairs, self.together, self.continued = folder, pairs, together, continued
@@ -74,8 +74,7 @@ class Trainer:
         every = max(config.evaluations, 1)
         self.evaluate_at = {round(self.steps * (k + 1) / every) for k in range(every)} | {self.steps}
         # The file comes last: should the disk be full, the others are closed by then.
-        heard = [*([Progress()] if listeners is None else listeners), JsonLines(folder)]
-        self.listeners = heard if together.first else []
+        self.listeners = [*listeners, JsonLines(folder)] if together.first else []
 
     def run(self) -> Run:
         try:
@@ -140,7 +139,16 @@ class Trainer:
                 self.task.save(self.folder)
             files.keep_events(self.folder, lambda event: done and event["step"] <= _last_step(event, here))
         expected = round(self.steps * self.loop.tokens_per_step())
-        self._say({"event": "start", "step": here.step, "steps": self.steps, "expected_tokens": expected})
+        self._say(
+            {
+                "event": "start",
+                "step": here.step,
+                "steps": self.steps,
+                "expected_tokens": expected,
+                "run": str(self.folder),
+                "config": self.settings.as_table(qkv.__version__),
+            }
+        )
 
     def _step(self, group: Group, started: float) -> None:
         begun = time.perf_counter()

@@ -12,13 +12,16 @@ OUTER = " \t\r\n\xa0\u3000\u200b\ufeff"
 """White space at the ends of cells that people do not see: no-break, ideographic and zero-width space, mark."""
 
 SOURCES = {"source", "src", "text", "word", "words", "input", "sentence", "en", "原文", "词", "内容", "文本"}
+LABELS = {"label", "labels", "category", "class", "类别", "标签"}
+"""Usual names of a column of labels."""
+
 TARGETS = {
     "target", "tgt", "trg", "output", "symbols", "phonemes", "pronunciation", "ipa", "label", "labels", "译文", "音",
     "拼音", "类别", "标签",
 }  # fmt: skip
 """Usual names of the two columns of pairs."""
 
-KNOWN = SOURCES | TARGETS | {"category", "class", "title", "id", "score", "de", "fr", "es", "zh", "ja", "标题"}
+KNOWN = SOURCES | TARGETS | LABELS | {"title", "id", "score", "de", "fr", "es", "zh", "ja", "标题"}
 """Names that make a first row a header, unless it is like the rows below it all the same."""
 
 _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
