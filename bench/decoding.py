@@ -35,7 +35,7 @@ from qkv.training.precision import choose_precision
 FULL = {
     "model": {
         "d_model": 256, "n_heads": 4, "d_ff": 1024, "n_layers": 3, "pre_norm": False, "activation": "relu",
-        "dropout": 0.0,
+        "dropout": 0.0, "positions": "sinusoidal",
     },
     "training": {"steps": 150, "lr": 1e-3, "warmup": 50, "batch_tokens": 2048, "evaluations": 1, "seed": 0},
     "words": 10_000, "batch": 256, "single_words": 200, "max_length": 32, "rounds": 3,
@@ -43,6 +43,7 @@ FULL = {
 QUICK = {
     "model": {
         "d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1, "pre_norm": False, "activation": "relu", "dropout": 0.0,
+        "positions": "sinusoidal",
     },
     "training": None, "words": 24, "batch": 8, "single_words": 2, "max_length": 6, "rounds": 1,
 }  # fmt: skip

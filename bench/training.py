@@ -26,11 +26,11 @@ from qkv.training.loop import Loop
 from qkv.training.precision import Precision, choose_precision
 
 FULL = {
-    "model": {"d_model": 256, "n_heads": 4, "d_ff": 1024, "n_layers": 3, "dropout": 0.1},
+    "model": {"d_model": 256, "n_heads": 4, "d_ff": 1024, "n_layers": 3, "dropout": 0.1, "positions": "sinusoidal"},
     "batch_tokens": 4096, "batches_a_round": 4, "rounds": 5, "seed": 0,
 }  # fmt: skip
 QUICK = {
-    "model": {"d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1, "dropout": 0.1},
+    "model": {"d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1, "dropout": 0.1, "positions": "sinusoidal"},
     "batch_tokens": 256, "batches_a_round": 2, "rounds": 1, "seed": 0,
 }  # fmt: skip
 TORCH32, TORCH16 = "nn.Transformer float32", "nn.Transformer bfloat16 autocast"

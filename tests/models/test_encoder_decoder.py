@@ -247,4 +247,4 @@ def test_a_learned_table_ends_in_training_and_in_decoding():
 
 
 def test_an_odd_width_is_fine_for_sinusoids():
-    assert make(d_model=15, n_heads=3)(symbols(1, 4), symbols(1, 3)).shape == (1, 3, SYMBOLS)
+    assert make(d_model=15, n_heads=3, positions="sinusoidal")(symbols(1, 4), symbols(1, 3)).shape == (1, 3, SYMBOLS)

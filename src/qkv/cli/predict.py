@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -16,6 +16,7 @@ from qkv.errors import UserError
 
 if TYPE_CHECKING:
     from qkv.data.files.table import Table
+    from qkv.data.pairs import Example
     from qkv.run.stream import Counted
     from qkv.tasks.seq2seq import Prediction
 
@@ -64,7 +65,7 @@ def command(
     loaded = load(run, device)
     data = loaded.config.get("data", {})
     table, lines = (None, iter(texts)) if source is None else _texts(source, column, data)
-    known = {e.source: e.targets for e in _lexicon(lexicon)} if lexicon is not None else {}
+    known = {e.source: e.targets for e in _lexicon(lexicon, data)} if lexicon is not None else {}
     asked, counted = Asked(beam, n_best, min_prob, known, int(data.get("longest", 0)), too_long), Counted()
     # Standard input may come from somebody who types: a line is answered when it is there.
     found = answers(loaded, lines, asked, counted, 1 if source == "-" and sys.stdin.isatty() else 1024)
@@ -146,11 +147,13 @@ def _decoded(line: bytes, number: int) -> str:
         raise UserError(f"standard input, line {number}: byte 0x{line[error.start]:02X} is not UTF-8") from None
 
 
-def _lexicon(path: str):
+def _lexicon(path: str, data: Mapping[str, Any]) -> list[Example]:
     from qkv.data.files.table import read_table
     from qkv.data.pair_file import grouped, rows_of
 
-    return grouped(rows_of(read_table(path), None, None, "none").rows)[0]
+    # Read as the run's data were, so that the same word is the same text.
+    rows = rows_of(read_table(path), None, None, data.get("normalise", "none"), data.get("variants", ""))
+    return grouped(rows.rows)[0]
 
 
 def _warn(counted: Counted, source: str | None) -> None:

@@ -25,7 +25,7 @@ class EncoderDecoderConfig:
 
     n_layers          encoder blocks; also decoder blocks unless n_decoder_layers says otherwise
     pre_norm          norm before each branch and at the end of each stack; false: the paper's post-norm
-    positions         sinusoidal, learned (up to 512), rotary, alibi or none
+    positions         rotary, sinusoidal (the paper's), learned (up to 512), alibi or none
     tied              none; output: target embedding and output matrix are one; all: the source embedding too
     n_kv_heads        heads of keys and values; 0: as many as n_heads
     """
@@ -39,7 +39,7 @@ class EncoderDecoderConfig:
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     norm: Literal["layer", "rms"] = "layer"
     pre_norm: bool = True
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "rotary"
     tied: Literal["none", "output", "all"] = "output"
     n_kv_heads: int = 0
 

@@ -16,7 +16,7 @@ class TrainingConfig:
     warmup         steps over which the rate rises from 0 to lr; at most half of all steps
     steps          optimiser steps; 0: as many as fit in `minutes`
     minutes        training time, measured on this machine and turned into steps before training starts
-    batch_tokens   padded source and target tokens of one batch
+    batch_tokens   padded source and target tokens of one batch; not said, fewer where there are few examples
     accumulate     batches added up for one step
     clip           largest gradient norm; 0: no limit
     weight_decay   on matrices, not on norms, biases and embeddings

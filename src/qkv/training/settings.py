@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,16 @@ from qkv.training.memory import MemoryConfig
 
 TABLES = ("data", "model", "task", "training", "keep", "memory")
 
+BY_SIZE = ("model.d_model", "model.d_ff", "model.dropout", "training.batch_tokens")
+"""Settings whose defaults depend on how many examples there are."""
+
 
 @dataclass(frozen=True)
 class Settings:
-    """One table each: `data` and `model` by name with their options, the others typed."""
+    """One table each: `data` and `model` by name with their options, the others typed.
+
+    `given` names what somebody said ("model.dropout"): no default takes its place.
+    """
 
     data: dict[str, Any]
     model: dict[str, Any]
@@ -31,6 +37,7 @@ class Settings:
     training: TrainingConfig
     keep: KeepConfig
     memory: MemoryConfig
+    given: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def data_name(self) -> str:
@@ -40,6 +47,15 @@ class Settings:
 
     def with_data(self, fingerprint: str) -> Settings:
         return replace(self, data={**self.data, "fingerprint": fingerprint})
+
+    def suited(self, values: Mapping[str, Any]) -> Settings:
+        """These settings with other values of [model] and [training], by dotted name, except where one was given."""
+        new: dict[str, dict[str, Any]] = {"model": {}, "training": {}}
+        for name, value in values.items():
+            if name not in self.given:
+                table, _, key = name.partition(".")
+                new[table][key] = value
+        return replace(self, model={**self.model, **new["model"]}, training=replace(self.training, **new["training"]))
 
     def as_table(self, version: str) -> dict[str, Any]:
         """What config.toml says."""
@@ -53,8 +69,11 @@ class Settings:
         Raises UserError listing every setting in which the stored run differs.
         """
         there = typed(TrainingConfig, stored.get("training", {}), f"{folder / CONFIG}: training")
+        found = {"training": asdict(there), "model": stored.get("model", {})}
+        suited = {name: value for name in BY_SIZE if (value := _at(found, name)) is not None}
+        settings = self.suited(suited)
         training = replace(
-            self.training,
+            settings.training,
             steps=self.training.steps or there.steps,
             precision=there.precision if self.training.precision == "auto" else self.training.precision,
         )
@@ -62,7 +81,7 @@ class Settings:
         kept = typed(KeepConfig, stored.get("keep", {}), f"{folder / CONFIG}: keep")
         task = replace(self.task, max_length=self.task.max_length or stored_task.max_length)
         keep = replace(self.keep, metric=self.keep.metric or kept.metric)
-        same = replace(self, training=training, task=task, keep=keep)
+        same = replace(settings, training=training, task=task, keep=keep)
         asked = same.as_table("")
         # A setting that came later than the run has its default there.
         usual = {"data": sources.find(self.data["name"]).options, "task": asdict(stored_task), "keep": asdict(kept)}
@@ -118,7 +137,13 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
         training=training,
         keep=typed(KeepConfig, tables.get("keep", {}), "keep"),
         memory=typed(MemoryConfig, tables.get("memory", {}), "memory"),
+        given=frozenset(f"{name}.{key}" for name in TABLES for key in tables.get(name, {})),
     )
+
+
+def _at(tables: Mapping[str, Mapping[str, Any]], name: str) -> Any:
+    table, _, key = name.partition(".")
+    return tables[table].get(key)
 
 
 def _usual_data(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from qkv.errors import UserError
 from qkv.run import folder as files
 from qkv.run.run import Run, load
 from qkv.training import lock
+from qkv.training.by_size import for_examples
 from qkv.training.events import Listener, Progress, logger
 from qkv.training.processes import joined
 from qkv.training.settings import Settings, resolve
@@ -58,6 +59,8 @@ def train(
             if together.agreed(lambda: _finished(folder)):
                 logger.info("%s is finished; nothing to train", folder)
                 return load(folder, str(together.device))
+        else:
+            wanted = for_examples(wanted, len(pairs.train))
         heard = [Progress()] if listeners is None else list(listeners)
         return Trainer(wanted, folder, pairs, together, [*heard, *trackers], continued=stored is not None).run()
 
