@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from qkv.errors import UserError
 from qkv.run.run import load
 from qkv.training.by_size import for_examples
 from qkv.training.settings import resolve
@@ -48,3 +49,10 @@ def test_it_is_said_written_down_and_the_same_when_the_run_goes_on(words, tmp_pa
     (tmp_path / "checkpoint.pt").unlink()
     assert train("words", out=tmp_path, listeners=[], **settings).metrics() == run.metrics()
     assert load(tmp_path).config == run.config
+
+
+def test_a_run_with_another_size_is_not_gone_on_with_by_defaults(words, tmp_path):
+    settings = {name: value for name, value in words.settings.items() if name != "batch_tokens"}
+    train("words", out=tmp_path, listeners=[], batch_tokens=300, **settings)
+    with pytest.raises(UserError, match="training.batch_tokens is 300 there and 256 here"):
+        train("words", out=tmp_path, listeners=[], **settings)

@@ -14,7 +14,9 @@ import pytest
 from qkv.errors import UserError
 from qkv.run.folder import read_events
 from qkv.run.run import load
-from qkv.training.interrupt import Interrupted
+from qkv.training import lock
+from qkv.training.events import Listener
+from qkv.training.processes import Interrupted
 from qkv.training.train import train
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal or limit")
@@ -97,6 +99,33 @@ def test_a_second_ctrl_c_stops_at_once_and_loses_only_what_was_not_saved(words, 
     assert raised.type is KeyboardInterrupt
     train("words", out=tmp_path, listeners=[], **words.settings)
     same_run(tmp_path, finished_run)
+
+
+def test_a_run_that_could_not_begin_closes_what_listens_and_frees_its_folder(words, tmp_path):
+    class Closed(Listener):
+        count = 0
+
+        def close(self):
+            self.count += 1
+
+    ear, broken = Closed(), {"lr": 1e30, "clip": 0.0, "warmup": 0, "steps": 0, "minutes": 0.01}
+    with pytest.raises(UserError, match="not finite") as raised:  # while the speed is measured
+        train("words", out=tmp_path, listeners=[ear], **{**words.settings, **broken})
+    assert ear.count == 1
+    assert train("words", out=tmp_path, listeners=[], **words.settings).metrics()
+    assert raised.tb is not None  # what it holds held the lock too
+
+
+def test_a_listener_that_fails_to_close_keeps_nobody_else_open(words, tmp_path):
+    class Stuck(Listener):
+        def close(self):
+            raise RuntimeError("stuck")
+
+    with pytest.raises(RuntimeError, match="stuck") as raised:
+        train("words", out=tmp_path, listeners=[Stuck()], **words.settings)
+    assert read_events(tmp_path)[-1]["event"] == "end"
+    lock.own(tmp_path).release()
+    assert raised.tb is not None
 
 
 def test_a_run_in_a_thread_leaves_signals_alone(words, tmp_path, finished_run):

@@ -12,7 +12,7 @@ from qkv.errors import UserError
 from qkv.run.run import load
 from qkv.tasks.metrics import METRICS
 from qkv.training.average import Average
-from qkv.training.interrupt import Interrupted
+from qkv.training.processes import Interrupted
 from qkv.training.state import Progressed
 from qkv.training.train import train
 

@@ -1,7 +1,9 @@
 """Several processes train as one: the same numbers, one writer, and none waits for ever."""
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -122,7 +124,7 @@ def test_a_run_of_two_processes_stops_and_goes_on_to_the_same_numbers(words, tmp
 @several
 @pytest.mark.slow
 def test_another_number_of_processes_goes_on_with_a_run(words, tmp_path):
-    from qkv.training.interrupt import Interrupted
+    from qkv.training.processes import Interrupted
     from qkv.training.train import train
 
     settings = {**words.settings, "dropout": 0.0, "steps": 60}
@@ -195,6 +197,41 @@ def test_shares_are_a_partition_of_nearly_equal_parts(count):
     shares = [Processes(torch.device("cpu"), rank, count).share(items) for rank in range(count)]
     assert sorted(item for share in shares for item in share) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+CUT = """
+import copy
+import torch
+from qkv.models.encoder_decoder import EncoderDecoderConfig, build
+from qkv.training import memory
+from qkv.training.average import Average
+from qkv.training.processes import joined
+
+with joined("cpu") as together:
+    torch.manual_seed(0)
+    model = build(EncoderDecoderConfig(16, 2, 32, 1, dropout=0.0), n_source=9, n_target=9).eval()
+    plain, doubled = copy.deepcopy(model), copy.deepcopy(model)
+    memory.shard(model, together)
+    tokens = torch.ones(2, 5, dtype=torch.long)
+    average = Average(model, 0.5)
+    with torch.no_grad():
+        for value in (*average.values, *doubled.parameters()):
+            value.mul_(2.0)
+        for _ in range(2):
+            assert torch.allclose(model(tokens, tokens), plain(tokens, tokens), atol=1e-5)
+            with average.in_place():
+                assert torch.allclose(model(tokens, tokens), doubled(tokens, tokens), atol=1e-5)
+"""
+
+
+@several
+@pytest.mark.slow
+def test_a_cut_model_forgets_the_average_it_was_evaluated_with(tmp_path):
+    script = tmp_path / "cut.py"
+    script.write_text(CUT, encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert run.returncode == 0, run.stderr
 
 
 def test_a_model_is_cut_among_several_processes_only():

@@ -98,3 +98,43 @@ def test_tensorboard_that_is_not_installed_is_named_with_what_installs_it(words,
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(UserError, match=r'pip install "qkv\[track\]"'):
         train("words", out=tmp_path / "run", listeners=[], track=["tensorboard"], **words.settings)
+
+
+QUIET = "from qkv.training.events import Listener\n\nclass Own(Listener):\n    def on(self, event):\n"
+
+
+def test_what_a_tracker_does_to_an_event_reaches_nobody_else(words, tmp_path, finished_run):
+    path = tmp_path / "own.py"
+    path.write_text(f"{QUIET}        event.get('metrics', {{}}).clear()\n        event.clear()\n", encoding="utf-8")
+    run = train("words", out=tmp_path / "run", listeners=[], track=[f"{path}:Own"], **words.settings)
+    assert run.metrics() == load(finished_run).metrics()
+    assert all(event["metrics"] for event in run.events() if event["event"] == "evaluation")
+
+
+def test_a_tracker_that_wants_to_exit_costs_no_training(words, tmp_path, caplog):
+    path = tmp_path / "own.py"
+    path.write_text(f"{QUIET}        raise SystemExit(0)\n", encoding="utf-8")
+    with caplog.at_level(logging.WARNING, "qkv"):
+        run = train("words", out=tmp_path / "run", listeners=[], track=[f"{path}:Own"], **words.settings)
+    assert run.metrics()
+    assert "own.py:Own failed (SystemExit: 0)" in caplog.text
+    path.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    with pytest.raises(UserError, match="SystemExit: 0"):
+        train("words", out=tmp_path / "other", listeners=[], track=[f"{path}:Own"], **words.settings)
+
+
+def test_what_a_tracker_prints_goes_to_standard_error(words, tmp_path, capsys):
+    path = tmp_path / "own.py"
+    path.write_text(f"print('read')\n{QUIET}        print('heard')\n", encoding="utf-8")
+    train("words", out=tmp_path / "run", listeners=[], track=[f"{path}:Own"], **words.settings)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert {"read", "heard"} <= set(err.splitlines())
+
+
+def test_a_tracker_may_be_a_dataclass_with_postponed_annotations(words, tmp_path):
+    path = tmp_path / "own.py"
+    kept = "@dataclass\nclass Kept(Listener):\n    heard: int = 0\n"
+    future = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    path.write_text(f"{future}{QUIET}        pass\n\n{kept}", encoding="utf-8")
+    assert train("words", out=tmp_path / "run", listeners=[], track=[f"{path}:Kept"], **words.settings).metrics()

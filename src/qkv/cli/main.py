@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -31,6 +32,10 @@ VERBS = {
 TORCH_MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "LRU_CACHE_CAPACITY": "64"}
 """Read by torch when it starts, on a CPU: large pages for large tensors (a training step up to 15 % quicker where they
 are off by default), and 64 compiled products kept instead of 1,024 (0.3 GB less, no time lost). The user's own win."""
+
+
+WATCHED = "TORCHELASTIC_RUN_ID"
+"""Set where torchrun has started this process among others."""
 
 
 class Verbs(NamedCommands):
@@ -88,6 +93,11 @@ def main(argv: list[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort) as stop:
         said = str(stop.__cause__ or stop)  # click wraps what interrupted it
         _fail(said or "stopped", arguments, label="", code=130)
+    except Exception:
+        if WATCHED not in os.environ:
+            raise
+        traceback.print_exc()
+        _leave(1)
 
 
 def _fail(message: str, arguments: list[str], label: str = "error: ", code: int = 2) -> NoReturn:
@@ -99,7 +109,7 @@ def _fail(message: str, arguments: list[str], label: str = "error: ", code: int 
 
 
 def _leave(code: int) -> NoReturn:
-    if "TORCHELASTIC_RUN_ID" in os.environ:
+    if WATCHED in os.environ:
         # The threads that connect processes may wait for each other without end while the interpreter shuts down.
         sys.stdout.flush()
         sys.stderr.flush()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="The run folder.  [default: runs/DATA-MODEL]"
 )
-@click.option("--config", metavar="FILE", help="A TOML file with tables [data], [model], [task], [training].")
+@click.option("--config", metavar="FILE", help="A TOML file of settings, as config.toml of a run.")
 @click.option("--minutes", type=float, help="Training time, turned into steps at this machine's measured speed.")
 @click.option(
     "--track", multiple=True, metavar="NAME", help="tensorboard, or FILE.py:CLASS of your own; may be given again."

@@ -80,7 +80,7 @@ class Seq2Seq:
 
     name = "seq2seq"
     metric = "per"
-    """What the best checkpoint is chosen by; lower is better."""
+    """What the best checkpoint is chosen by, where nobody says otherwise."""
 
     def __init__(self, config: Seq2SeqConfig, source: Symbols, target: Symbols):
         if config.max_length < 1:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from qkv.training.memory import cut_again
+
 
 class Average:
     """The exponential moving average (EMA) of a model's parameters (Polyak and Juditsky 1992).
@@ -18,7 +20,7 @@ class Average:
     """
 
     def __init__(self, model: nn.Module, decay: float):
-        self.decay, self._parameters = decay, list(model.parameters())
+        self.decay, self._model, self._parameters = decay, model, list(model.parameters())
         self.values = [parameter.detach().clone() for parameter in self._parameters]
 
     def update(self, step: int) -> None:
@@ -40,3 +42,4 @@ class Average:
     def _set(self, values: Sequence[Tensor]) -> None:
         for parameter, value in zip(self._parameters, values, strict=True):
             parameter.copy_(value)
+        cut_again(self._model)

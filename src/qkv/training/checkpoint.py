@@ -32,7 +32,8 @@ def save(folder: Path, state: Mapping[str, Any]) -> None:
         try:
             torch.save(dict(state), part)
         except RuntimeError as error:  # torch reports a full disk so
-            size = sum(t.numel() * t.element_size() for t in state["model"].values()) * 3 / 1e6  # with Adam's two
+            copies = 4 if state.get("average") else 3  # the weights, Adam's two, their running average
+            size = sum(t.numel() * t.element_size() for t in state["model"].values()) * copies / 1e6
             raise OSError(f"{str(error).splitlines()[0]} (about {size:.0f} MB are needed)") from error
         if (folder / FILE).is_file():
             (folder / FILE).replace(folder / PREVIOUS)

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from qkv.errors import UserError
 
+NOWHERE = "the loss itself, or the backward pass"
+"""Where it was when nothing before it is at fault."""
+
 
 class NotFinite(UserError):
     """The loss or a gradient became NaN or infinite. The message names the first module; nothing was saved over."""
@@ -36,7 +39,7 @@ def first_not_finite(model: nn.Module, forward: Callable[[], object]) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else "the loss itself, or the backward pass"
+    return found[0] if found else NOWHERE
 
 
 def first_bad_gradient(model: nn.Module) -> str:

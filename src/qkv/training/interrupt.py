@@ -8,11 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from qkv.training.processes import started_by_torchrun
+
 logger = logging.getLogger("qkv")
-
-
-class Interrupted(KeyboardInterrupt):
-    """Training was stopped after saving; the message says how to go on."""
 
 
 @contextmanager
@@ -27,7 +25,9 @@ def finish_the_step() -> Iterator[list[str]]:
     def mark(number: int, frame: object) -> None:
         stop.append(signal.Signals(number).name)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell had it ignored
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # A scheduler signals each process, and torchrun sends it on to each: once more is no second wish.
+        again = signal.SIG_IGN if started_by_torchrun() else signal.SIG_DFL
+        signal.signal(signal.SIGTERM, again)
         logger.info("finishing this step, then saving")
 
     for number in before:

@@ -26,7 +26,7 @@ from qkv.tasks.batch import Batch
 from qkv.training import memory
 from qkv.training.average import Average
 from qkv.training.config import TrainingConfig
-from qkv.training.guard import NotFinite, first_bad_gradient, first_not_finite
+from qkv.training.guard import NOWHERE, NotFinite, first_bad_gradient, first_not_finite
 from qkv.training.optimiser import learning_rate, make_optimiser
 from qkv.training.precision import Precision
 from qkv.training.processes import Processes
@@ -143,6 +143,7 @@ class Loop:
         """Loss a target over `items`, in eval mode. Raises NotFinite, naming the first module at fault."""
         self.model.eval()
         total = n_targets = 0.0
+        bad: list[Batch] = []
         for rows in length_batches(self.task.lengths(items), self.config.batch_tokens, 0, 0, shuffle=False):
             # A model that is cut computes with all its processes at once: then each takes all rows.
             mine = rows if self.sharded else self.together.share(rows)
@@ -152,12 +153,13 @@ class Loop:
             with torch.no_grad(), self.precision.autocast(self.device):
                 logits = self.model(**batch.inputs)
             loss = float(self.task.loss(logits, batch))
-            if not math.isfinite(loss):
-                when = f"evaluation after step {self.progressed.step}"
-                raise self._not_finite(when, [batch], random_state(), loss)
+            if not math.isfinite(loss) and not bad:
+                bad.append(batch)
             total += loss
             n_targets += batch.n_targets
         total, n_targets = self.together.summed(total, n_targets)
+        if not math.isfinite(total):
+            raise self._not_finite(f"evaluation after step {self.progressed.step}", bad, random_state(), total)
         return total / max(n_targets, 1)
 
     def tokens_per_step(self) -> float:
@@ -192,13 +194,19 @@ class Loop:
         return seconds
 
     def state(self) -> dict[str, Any]:
-        """All that the numbers to come depend on, as whole tensors on the CPU: the same for any number of processes."""
+        """All that the numbers to come depend on, as whole tensors on the CPU: the same for any number of processes.
+
+        Empty in all but the first where that one has everything.
+        """
+        random = self.together.gathered(random_state())
+        if not self.together.first and not self.sharded:
+            return {}
         return {
             "model": memory.whole(self.model.state_dict()),
             "optimiser": memory.whole(self.optimiser.state_dict()),
             "average": memory.whole(self.average.values) if self.average is not None else [],
             "progressed": vars(self.progressed),
-            "random": self.together.gathered(random_state()),
+            "random": random,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -253,7 +261,9 @@ class Loop:
                     self.model(**batch.inputs)
 
         # Gradients are not clipped yet: they are as the backward pass left them. The forward repeats its dropout.
-        where = first_bad_gradient(self.model) if math.isfinite(loss) else first_not_finite(self.model, again)
+        own = first_bad_gradient(self.model) if math.isfinite(loss) else first_not_finite(self.model, again)
+        found = self.together.gathered(own)
+        where = next((one for one in found if one != NOWHERE), own)
         self.optimiser.zero_grad(set_to_none=True)
         what = "a gradient" if math.isfinite(loss) else "the loss"
         return NotFinite(

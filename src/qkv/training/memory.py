@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -58,14 +58,26 @@ def shard(model: nn.Module, together: Processes) -> None:
     """Cuts the weights of `model` among the processes, block by block. Raises UserError when there is only one."""
     if together.count == 1:
         raise UserError("memory.fsdp cuts a model among processes, and here is one: torchrun --nproc-per-node N -m qkv")
+    cut(model, together.device, together.count)
+
+
+def cut(model: nn.Module, device: torch.device, count: int) -> None:
+    """Cuts the weights of `model` among all `count` processes, which are connected."""
     # It warns of logits changed in place, which nothing here does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    mesh = init_device_mesh(together.device.type, (together.count,))
+    mesh = init_device_mesh(device.type, (count,))
     for part in [*blocks(model), model]:
         fully_shard(part, mesh=mesh)
         for name in ("prefill", "start", "step"):
             if hasattr(part, name):
                 register_fsdp_forward_method(part, name)
+
+
+def cut_again(model: nn.Module) -> None:
+    """Drops the whole weights that a cut model still holds from its last evaluation, for its own have changed."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def whole(state: Any) -> Any:

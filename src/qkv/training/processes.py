@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -87,9 +88,18 @@ class Processes:
             dist.barrier()
 
 
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped after saving; the message says how to go on."""
+
+
 def is_first() -> bool:
     """Whether this process, if it is one of several, is the one that speaks."""
     return not _started_together() or os.environ["RANK"] == "0"
+
+
+def started_by_torchrun() -> bool:
+    """Whether somebody watches over this process and its like, and ends them together."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _started_together() -> bool:
@@ -110,18 +120,25 @@ def joined(device: str) -> Iterator[Processes]:
     rank, where = int(os.environ["RANK"]), _own_device(device)
     own = not dist.is_initialized()
     if own:
-        dist.init_process_group("nccl" if where.type == "cuda" else "gloo")
+        cuda = where.type == "cuda"
+        # The first may fetch and prepare data for long; of a process that died torchrun tells the others.
+        dist.init_process_group(
+            "nccl" if cuda else "gloo", timeout=timedelta(days=1), device_id=where if cuda else None
+        )
     if rank:
         logger.setLevel(logging.WARNING)
     try:
         yield Processes(where, rank, count)
-    except (RuntimeError, dist.DistBackendError) as error:
+    except RuntimeError as error:
         if isinstance(error, dist.DistBackendError) or "gloo" in str(error):
-            raise UserError(f"process {rank} of {count}: another process ended; what it says above is why") from error
+            raise UserError("another process ended; what it says is why") from error
         raise
-    finally:
+    except Interrupted:  # which all of them are at once; after an error of one, the others may never come here
         if own:
             dist.destroy_process_group()
+        raise
+    if own:
+        dist.destroy_process_group()
 
 
 def _own_device(name: str) -> torch.device:
@@ -130,6 +147,9 @@ def _own_device(name: str) -> torch.device:
     if where.type == "mps" or (where.type == "cuda" and where.index is not None and here > 1):
         raise UserError(f"{here} processes cannot share the device {name}: use --device cpu or --device cuda")
     if where.type != "cuda":
+        return where
+    if where.index is not None:
+        torch.cuda.set_device(where)
         return where
     if here > torch.cuda.device_count():
         raise UserError(

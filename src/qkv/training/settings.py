@@ -63,19 +63,20 @@ class Settings:
         typed_ones = {name: asdict(getattr(self, name)) for name in ("training", "keep", "memory")}
         return {"qkv": version, "data": self.data, "model": self.model, "task": task, **typed_ones}
 
-    def matching(self, stored: Mapping[str, Any], folder: Path) -> Settings:
+    def matching(self, stored: Mapping[str, Any], folder: Path, sized: bool = True) -> Settings:
         """These settings with what a stored run of the same settings has worked out (steps, precision, length limit).
 
-        Raises UserError listing every setting in which the stored run differs.
+        With `sized` false also what depends on the number of examples, which then is not known yet. Raises UserError
+        listing every setting in which the stored run differs.
         """
-        there = typed(TrainingConfig, stored.get("training", {}), f"{folder / CONFIG}: training")
-        found = {"training": asdict(there), "model": stored.get("model", {})}
-        suited = {name: value for name in BY_SIZE if (value := _at(found, name)) is not None}
-        settings = self.suited(suited)
+        trained = typed(TrainingConfig, stored.get("training", {}), f"{folder / CONFIG}: training")
+        found = {"training": asdict(trained), "model": stored.get("model", {})}
+        values = {name: value for name in BY_SIZE if (value := _at(found, name)) is not None}
+        settings = self if sized else self.suited(values)
         training = replace(
             settings.training,
-            steps=self.training.steps or there.steps,
-            precision=there.precision if self.training.precision == "auto" else self.training.precision,
+            steps=self.training.steps or trained.steps,
+            precision=trained.precision if self.training.precision == "auto" else self.training.precision,
         )
         stored_task = task_config(stored.get("task", {}))
         kept = typed(KeepConfig, stored.get("keep", {}), f"{folder / CONFIG}: keep")

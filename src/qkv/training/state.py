@@ -47,6 +47,6 @@ def restore_random_state(state: dict[str, Any]) -> None:
     """Goes back to what `random_state` returned."""
     torch.set_rng_state(state["cpu"])
     if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
     if state["mps"] and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"][0])

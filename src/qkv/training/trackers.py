@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ class TensorBoard(Listener):
         kind, step = event["event"], event["step"]
         if kind == "start":
             # What a killed run wrote after its last checkpoint comes once more.
-            self._writer = self._open(str(Path(event["run"]) / TENSORBOARD), purge_step=step + 1 if step else None)
+            self._writer = self._open(str(Path(event["run"]) / TENSORBOARD), purge_step=step + 1)
         elif kind == "train":
             self._add("train", step, {name: event[name] for name in ("loss", "lr", "grad_norm", "tokens_per_s")})
         elif kind == "evaluation":
@@ -67,8 +69,9 @@ class Tolerated(Listener):
         if self._failed:
             return
         try:
-            getattr(self._tracker, method)(*arguments)
-        except Exception as error:
+            with redirect_stdout(sys.stderr):  # standard output belongs to the command: one object with --json
+                getattr(self._tracker, method)(*arguments)
+        except (Exception, SystemExit) as error:
             self._failed = True
             logger.warning(
                 "the tracker %s failed (%s: %s) and hears no more; training goes on",
@@ -89,14 +92,16 @@ def tracker(name: str) -> Listener:
         raise UserError(f"unknown tracker {name!r}: {TENSORBOARD}, or FILE.py:CLASS for one of your own")
     if not path.is_file():
         raise UserError(f"--track {name}: there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"qkv_tracker_{path.stem}", path)
     assert spec is not None, "a .py file has a loader"
     assert spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for what a class's annotations mean
     try:
-        spec.loader.exec_module(module)
-        made = getattr(module, wanted)()
-    except Exception as error:
+        with redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+            made = getattr(module, wanted)()
+    except (Exception, SystemExit) as error:
         raise UserError(f"--track {name}: {type(error).__name__}: {error}") from error
     for method in ("on", "flush", "close"):
         if not callable(getattr(made, method, None)):

@@ -53,14 +53,12 @@ def train(
         stored = together.agreed(lambda: stored_run(folder, wanted))
         with together.first_before_others():
             pairs = sources.pairs_of(wanted.data, progress)
-        wanted = wanted.with_data(pairs.fingerprint)
+        wanted = for_examples(wanted.with_data(pairs.fingerprint), len(pairs.train))
         if stored is not None:
             wanted = wanted.matching(stored, folder)
             if together.agreed(lambda: _finished(folder)):
                 logger.info("%s is finished; nothing to train", folder)
                 return load(folder, str(together.device))
-        else:
-            wanted = for_examples(wanted, len(pairs.train))
         heard = [Progress()] if listeners is None else list(listeners)
         return Trainer(wanted, folder, pairs, together, [*heard, *trackers], continued=stored is not None).run()
 
@@ -72,7 +70,7 @@ def stored_run(folder: Path, wanted: Settings) -> dict[str, Any] | None:
     """
     if (folder / files.CONFIG).is_file():
         stored = files.read_config(folder)
-        wanted.matching(stored, folder)
+        wanted.matching(stored, folder, sized=False)
         return stored
     if folder.is_dir() and not all(p.name == lock.NAME or files.unfinished(p) for p in folder.iterdir()):
         raise UserError(f"{folder} exists and is not a run: choose another --out, so that nothing there is overwritten")

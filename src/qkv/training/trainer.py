@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,10 @@ from qkv.tasks.seq2seq import Seq2Seq
 from qkv.training import checkpoint, lock, memory
 from qkv.training.average import Average
 from qkv.training.events import JsonLines, Listener, counting, logger
-from qkv.training.interrupt import Interrupted, finish_the_step
+from qkv.training.interrupt import finish_the_step
 from qkv.training.loop import Group, Loop
 from qkv.training.precision import choose_precision
-from qkv.training.processes import Processes
+from qkv.training.processes import Interrupted, Processes
 from qkv.training.settings import Settings
 from qkv.training.state import Progressed
 
@@ -48,42 +50,47 @@ class Trainer:
         continued: bool,
     ):
         self.folder, self.pairs, self.together, self.continued = folder, pairs, together, continued
+        # The file comes last: should the disk be full, the others are closed by then.
+        self.listeners = [*listeners, JsonLines(folder)] if together.first else []
         torch.manual_seed(settings.training.seed)
         self.task = Seq2Seq.of(settings.task, pairs)
         self.metric = _chosen_metric(settings.keep.metric, self.task)
-        network = self._network(settings)
+        self.settings, self.network = settings, self._network(settings)
         if together.first:
             files.make_folder(folder)
             self.lock = lock.own(folder)
-            files.sweep(folder)
-        precision = together.agreed(lambda: choose_precision(settings.training.precision, together.device))
-        logger.info("training on %s in %s (%s)", self._where(), precision.name, precision.reason)
-        config = replace(settings.training, precision=precision.name)
-        items = self.task.items(pairs.train)
-        self.loop = Loop(network, self.task, items, config, precision, config.steps, together)
-        if not config.steps:
-            seconds = self.loop.seconds_per_step()
-            config = replace(config, steps=together.agreed(lambda: max(1, round(60.0 * config.minutes / seconds))))
-            logger.info("%g minutes are %d steps on this machine", config.minutes, config.steps)
-            self.loop.steps = config.steps
-        if settings.keep.ema:
-            self.loop.average = Average(network, settings.keep.ema)
-        keep = replace(settings.keep, metric=self.metric.name)
-        self.settings = replace(settings, training=config, task=self.task.config, keep=keep)
-        self.steps, self.patience = config.steps, keep.patience
-        every = max(config.evaluations, 1)
-        self.evaluate_at = {round(self.steps * (k + 1) / every) for k in range(every)} | {self.steps}
-        # The file comes last: should the disk be full, the others are closed by then.
-        self.listeners = [*listeners, JsonLines(folder)] if together.first else []
 
     def run(self) -> Run:
         try:
+            self._prepare()
             self._begin()
             with finish_the_step() as stop:
                 self._train(stop)
             return self._end()
         finally:
             self._close()
+
+    def _prepare(self) -> None:
+        settings, together = self.settings, self.together
+        if together.first:
+            files.sweep(self.folder)
+        precision = together.agreed(lambda: choose_precision(settings.training.precision, together.device))
+        logger.info("training on %s in %s (%s)", self._where(), precision.name, precision.reason)
+        config = replace(settings.training, precision=precision.name)
+        items = self.task.items(self.pairs.train)
+        self.loop = Loop(self.network, self.task, items, config, precision, config.steps, together)
+        if not config.steps:
+            seconds = self.loop.seconds_per_step()
+            config = replace(config, steps=together.agreed(lambda: max(1, round(60.0 * config.minutes / seconds))))
+            logger.info("%g minutes are %d steps on this machine", config.minutes, config.steps)
+            self.loop.steps = config.steps
+        if settings.keep.ema:
+            self.loop.average = Average(self.network, settings.keep.ema)
+        keep = replace(settings.keep, metric=self.metric.name)
+        self.settings = replace(settings, training=config, task=self.task.config, keep=keep)
+        self.steps, self.patience = config.steps, keep.patience
+        every = max(config.evaluations, 1)
+        self.evaluate_at = {round(self.steps * (k + 1) / every) for k in range(every)} | {self.steps}
 
     def _network(self, settings: Settings) -> nn.Module:
         network = build_model(settings.model, self.task.sizes)
@@ -131,6 +138,8 @@ class Trainer:
             self.loop.seed()
         done = checkpoint.load(self.folder, self.loop.restore) if self.continued else False
         here = self.loop.progressed
+        if len(set(self.together.gathered((done, here.step)))) > 1:
+            raise UserError(f"the processes read different checkpoints in {self.folder}: is it one folder for all?")
         if done:
             logger.info("going on from step %d of %d", here.step, self.steps)
         if self.together.first:
@@ -174,7 +183,8 @@ class Trainer:
         here, sample = self.loop.progressed, spread(self.pairs.dev, DEV_EXAMPLES)
         with self.loop.averaged():
             loss = self.loop.mean_loss(self.task.items(sample))
-            metrics = {"loss": loss, **self._scores(sample, beam=1)}
+            found = {"loss": loss, **self._scores(sample, beam=1)}
+            metrics = self.together.agreed(lambda: found)  # what is kept and when to stop hangs on them
             here.evaluated = here.step
             if here.judge(metrics[self.metric.name], self.metric.lower_is_better):
                 self._keep()
@@ -205,7 +215,8 @@ class Trainer:
     def _keep(self) -> None:
         model = self.loop.model
         if self.loop.sharded:
-            model = build_model(self.settings.model, self.task.sizes)
+            with torch.random.fork_rng(devices=[]):
+                model = build_model(self.settings.model, self.task.sizes)
             model.load_state_dict(memory.whole(self.loop.model.state_dict()))
         if self.together.first:
             files.write_weights(self.folder, model)
@@ -216,7 +227,8 @@ class Trainer:
         files.read_weights(self.folder, best)
         memory.load_weights(self.loop.model, best.state_dict())
         logger.info("scoring %d test examples", len(self.pairs.test))
-        test = self._scores(self.pairs.test, beam=None, advance=counting(len(self.pairs.test), "scored"))
+        mine = self.pairs.test if self.loop.sharded else self.together.share(self.pairs.test)
+        test = self._scores(self.pairs.test, beam=None, advance=counting(len(mine), "scored"))
         here = self.loop.progressed
         self._say(
             {
@@ -244,14 +256,15 @@ class Trainer:
             checkpoint.save(self.folder, state)
 
     def _close(self) -> None:
-        for listener in self.listeners:
-            listener.close()
-        if self.together.first:
-            self.lock.release()
+        with ExitStack() as closing:  # whatever one of them raises, the others are closed too
+            if self.together.first:
+                closing.callback(self.lock.release)
+            for listener in reversed(self.listeners):
+                closing.callback(listener.close)
 
     def _say(self, event: dict[str, Any]) -> None:
         for listener in self.listeners:
-            listener.on(event)
+            listener.on(deepcopy(event))  # what one of them changes is no other's concern
 
 
 def _chosen_metric(asked: str, task: Seq2Seq) -> Metric:
