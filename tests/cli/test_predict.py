@@ -72,6 +72,20 @@ def test_several_answers_and_scores(qkv, finished_run, tmp_path):
         assert f"{prediction['score']:.4f}" == row[2]
 
 
+@pytest.mark.parametrize("value", ["7", "-1", "nan"])
+def test_a_probability_that_is_none_is_refused(qkv, finished_run, value):
+    _, err = qkv("predict", finished_run, "baba", "--nbest", "2", "--min-prob", value, code=2)
+    assert "a probability is from 0 to 1" in err
+
+
+def test_the_input_is_not_written_over(qkv, finished_run, tmp_path):
+    file = tmp_path / "in.txt"
+    file.write_text("baba\n", encoding="utf-8")
+    _, err = qkv("predict", finished_run, "--input", file, "-o", file, code=2)
+    assert "would write over the input" in err
+    assert file.read_text(encoding="utf-8") == "baba\n"
+
+
 def test_symbols_unseen_in_training_are_said_with_their_number(qkv, finished_run):
     out, err = qkv("predict", finished_run, "baba", "café", "néé", "x")
     assert len(out.splitlines()) == 4

@@ -74,6 +74,32 @@ def test_own_dev_and_test_files_and_sources_in_two_of_them(write):
     assert any("1 of 2 dev sources are in train too" in note for note in loaded.pairs.notes)
 
 
+def test_a_column_0_is_refused_and_not_taken_for_unsaid(tmp_path):
+    file = tmp_path / "words.tsv"
+    file.write_text("word\tsound\n" + "".join(f"w{n}\tS {n}\n" for n in range(40)), encoding="utf-8")
+    with pytest.raises(UserError, match="0"):
+        pair_data.load(PairConfig(train=str(file), source=0))
+
+
+@pytest.mark.parametrize(
+    ("split", "said"), [("nan,0.5,0.5", "numbers"), ("inf,1,1", "numbers"), ("1,0,0", "gives the dev part nothing")]
+)
+def test_shares_that_cannot_be_are_said(tmp_path, split, said):
+    file = tmp_path / "words.tsv"
+    file.write_text("word\tsound\n" + "".join(f"w{n}\tS {n}\n" for n in range(40)), encoding="utf-8")
+    with pytest.raises((UserError, ValueError), match=said):
+        pair_data.load(PairConfig(train=str(file), split=split))
+
+
+def test_a_cell_without_end_is_left_out_by_line_and_never_cut_into_symbols(tmp_path):
+    file = tmp_path / "words.tsv"
+    rows = "".join(f"w{n}\tS {n}\n" for n in range(40))
+    file.write_text(f"word\tsound\n{rows}{'a' * 1_000_001}\tS\n", encoding="utf-8")
+    loaded = pair_data.load(PairConfig(train=str(file)))
+    assert "Left out, over 1,000,000 characters: line 42." in loaded.rows["train"].notes
+    assert sum(map(len, loaded.pairs.splits.values())) == 40
+
+
 def test_two_text_files_side_by_side(write):
     source, target = write("a.en", "one\n\nthree\nfour\nfive\n"), write("a.de", "eins\nzwei\n\u00a0\nvier\nfunf\n")
     loaded = pair_data.load(PairConfig(source=source, target=target))

@@ -92,7 +92,9 @@ def test_a_damaged_checkpoint_is_named_or_harmless_and_never_a_crash(tmp_path):
         except UserError as error:
             said.append(str(error))
     assert len(said) > 7
-    assert all(line.startswith(f"{path} is damaged (") and "delete it to begin anew" in line for line in said)
+    assert all(
+        line.startswith(f"{path} is damaged (") and "delete checkpoint.pt to begin anew" in line for line in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,21 @@ def test_a_damaged_checkpoint_is_said_and_without_it_the_run_begins_anew(words, 
         train("words", out=tmp_path, listeners=[At("train", 10, fail)], **words.settings)
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"checkpoint.pt is damaged \(.*delete it to begin anew"):
+    with pytest.raises(UserError, match=r"checkpoint.pt is damaged \(.*delete .*checkpoint.pt.* to begin anew"):
         train("words", out=tmp_path, listeners=[], **words.settings)
     path.unlink()
     train("words", out=tmp_path, listeners=[], **words.settings)
+    same_run(tmp_path, finished_run)
+
+
+def test_a_damaged_vocabulary_is_written_again_when_the_run_goes_on(words, tmp_path, finished_run, caplog):
+    with pytest.raises(RuntimeError):
+        train("words", out=tmp_path, listeners=[At("train", 10, fail)], **words.settings)
+    for name in ("tokenizer.json", "target_tokenizer.json"):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:100])
+    caplog.set_level("INFO", "qkv")
+    train("words", out=tmp_path, listeners=[], **words.settings)
+    assert "training on cpu in float32 (as before)" in caplog.text
     same_run(tmp_path, finished_run)
 
 

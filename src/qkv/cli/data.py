@@ -48,7 +48,7 @@ def get(name: str, as_json: bool) -> None:
         click.echo(path)
 
 
-@command.command(context_settings=PASS_SETTINGS)
+@command.command(context_settings=PASS_SETTINGS, options_metavar="FILE|NAME [OPTIONS] [--SETTING VALUE]...")
 @json_option
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:

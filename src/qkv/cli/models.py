@@ -14,7 +14,8 @@ from qkv.cli.options import json_option, print_json
 @click.command()
 @json_option
 def command(as_json: bool) -> None:
-    """List the architectures and every setting with its default: of each model, of the task, and of training."""
+    """List the architectures and every setting with its default: of each model, of files, of the task, of training."""
+    from qkv.data.pair_data import PairConfig
     from qkv.models.registry import models
     from qkv.tasks.seq2seq import Seq2SeqConfig
     from qkv.training.config import KeepConfig, TrainingConfig
@@ -30,7 +31,13 @@ def command(as_json: bool) -> None:
         }
         for entry in models().values()
     ]
-    tables = {"task": Seq2SeqConfig, "training": TrainingConfig, "keep": KeepConfig, "memory": MemoryConfig}
+    tables = {
+        "data": PairConfig,
+        "task": Seq2SeqConfig,
+        "training": TrainingConfig,
+        "keep": KeepConfig,
+        "memory": MemoryConfig,
+    }
     shared = {table: _described(config) for table, config in tables.items()}
     if as_json:
         print_json({"models": rows, **shared})

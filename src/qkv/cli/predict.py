@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--min-prob", type=float, default=0.0, help="Of several answers only those at least this probable.")
 @click.option("--lexicon", metavar="FILE", help="Pairs that are answered as they stand there; the model has the rest.")
 @click.option("--too-long", type=click.Choice(["error", "truncate", "drop"]), default="error", show_default=True,
-              help="What becomes of a text longer than those trained on.")  # fmt: skip
+              help="What becomes of a text longer than training took (data.longest).")  # fmt: skip
 @click.option("--scores", is_flag=True, help="Print the score of each answer: log-probability a symbol.")
 @device_option
 @json_option
@@ -58,7 +58,7 @@ def command(
     qkv predict runs/demo --input words.txt --beam 5 --nbest 3 --scores
     qkv predict runs/mine --input table.csv -o answers.csv --lexicon known.tsv
     """
-    _check(texts, source)
+    _check(texts, source, output, min_prob)
     from qkv.run.run import load
     from qkv.run.stream import Asked, Counted, answers
 
@@ -84,7 +84,11 @@ def command(
     _warn(counted, source)
 
 
-def _check(texts: tuple[str, ...], source: str | None) -> None:
+def _check(texts: tuple[str, ...], source: str | None, output: str | None, min_prob: float) -> None:
+    if not 0.0 <= min_prob <= 1.0:
+        raise UserError(f"--min-prob {min_prob}: a probability is from 0 to 1")
+    if source is not None and output is not None and Path(source).resolve() == Path(output).resolve():
+        raise UserError(f"-o {output} would write over the input: choose another file")
     if source is not None and texts:
         raise UserError("give texts or --input, not both")
     if source is None and not texts:

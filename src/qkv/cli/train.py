@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qkv.run.run import Run
 
 
-@click.command(context_settings=PASS_SETTINGS)
+@click.command(context_settings=PASS_SETTINGS, options_metavar="[FILE] [OPTIONS] [--SETTING VALUE]...")
 @click.option(
     "--data", metavar="NAME", help="A data set of the catalogue (`qkv data list`) or a file.  [default: cmudict]"
 )

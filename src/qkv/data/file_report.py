@@ -91,7 +91,7 @@ def _named_so(config: PairConfig, loaded: Loaded) -> bool:
     table = loaded.tables["train"]
     if not (config.train and table.header):
         return False
-    chosen = choose(table, config.source or None, config.target or None)
+    chosen = choose(table, *config.columns)
     return table.columns[chosen.target].strip(OUTER).casefold() in LABELS
 
 

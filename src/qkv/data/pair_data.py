@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
@@ -52,6 +53,11 @@ class PairConfig(FileConfig):
             raise ValueError(f"longest {self.longest}: must be 1 or more")
         shares_of(self.split)
 
+    @property
+    def columns(self) -> tuple[str | int | None, str | int | None]:
+        """The columns asked for, None where nobody said; 0 is an answer, if a wrong one."""
+        return tuple(None if one == "" else one for one in (self.source, self.target))  # pyright: ignore[reportReturnType]
+
 
 OPTIONS: Mapping[str, Any] = {field.name: field.default for field in fields(PairConfig)}
 
@@ -62,8 +68,8 @@ def shares_of(split: str) -> tuple[float, float, float]:
         train, dev, test = map(float, split.split(","))
     except ValueError:
         raise ValueError(f"split {split!r}: three shares are expected, train,dev,test, as in 0.9,0.05,0.05") from None
-    if train <= 0 or dev < 0 or test < 0:
-        raise ValueError(f"split {split!r}: shares must not be negative, and train's not 0")
+    if not (train > 0 and dev >= 0 and test >= 0 and train + dev + test < math.inf):
+        raise ValueError(f"split {split!r}: shares must be numbers, not negative, and train's not 0")
     return train, dev, test
 
 
@@ -85,7 +91,7 @@ def load(config: PairConfig, refuse: bool = True) -> Loaded:
     With `refuse` also for rows that are too long, where the config says so; without, they are left as they are.
     """
     tables = _tables(config)
-    columns = (None, None) if not config.train else (config.source or None, config.target or None)
+    columns = config.columns if config.train else (None, None)
     rows = {part: rows_of(table, *columns, config.normalise, config.variants) for part, table in tables.items()}
     splits, duplicates = dict[str, list[Example]](), 0
     for part, one in rows.items():
@@ -139,6 +145,8 @@ def _complete(
     sizes = ", ".join(f"{part} {len(splits[part]):,}" for part in ("train", *missing))
     note = f"Split by a hash of the source, equal sources on one side: {sizes}."
     for part in missing:
+        if not splits[part] and not wanted[("train", "dev", "test").index(part)]:
+            raise UserError(f"data.split gives the {part} part nothing: give it a share, or --data.{part} FILE")
         if not splits[part]:
             raise UserError(
                 f"there are too few different sources for a {part} part ({len(splits['train'])} in train): give "

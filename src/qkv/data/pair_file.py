@@ -30,6 +30,10 @@ _RARE = re.compile(rf"[{_TIES}{_RAISED}\u02e5-\u02e9]")
 """One of these is in every such sound; most texts have none, which is sooner found."""
 
 
+ENDLESS = 1_000_000
+"""Characters beyond which a cell is no text to learn from, whatever the limit: it is not even cut into symbols."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Usable rows as (line, source, target), those left out, and what a person should be told."""
@@ -60,6 +64,10 @@ def rows_of(table: Table, source: str | int | None, target: str | int | None, fo
             kept.append((line, a, b))
         else:
             left_out.append(LeftOut(line, "source is empty" if not a else "target is empty"))
+    endless = [line for line, a, b in kept if max(len(a), len(b)) > ENDLESS]
+    if endless:
+        left_out += [LeftOut(line, f"over {ENDLESS:,} characters") for line in endless]
+        kept = [row for row in kept if row[0] not in set(endless)]
     kept, without, said = variants.split(kept, several)
     left_out += without
     notes = [*table.notes, *chosen.notes, *said]

@@ -47,6 +47,8 @@ class EncoderDecoderConfig:
         for name in ("d_model", "n_heads", "d_ff", "n_layers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be 1 or more")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout {self.dropout}: must be between 0 and 1, and 1 itself leaves nothing")
         for name in ("n_decoder_layers", "n_kv_heads"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} {getattr(self, name)}: must not be negative")

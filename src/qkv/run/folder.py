@@ -102,7 +102,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def write_weights(folder: Path, model: nn.Module) -> None:
     """Writes model.safetensors; tensors that are one in the model are written once."""
     with replacing(folder / WEIGHTS) as part:
-        _guard_os(lambda: safetensors.torch.save_model(model, str(part)))
+        size = sum(t.numel() * t.element_size() for t in model.state_dict().values()) / 1e6
+        _guard_os(lambda: safetensors.torch.save_model(model, str(part)), f" (about {size:.0f} MB are needed)")
         mask = os.umask(0)
         os.umask(mask)
         part.chmod(0o666 & ~mask)  # safetensors makes files that nobody else can read
@@ -155,9 +156,9 @@ def keep_events(folder: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
         part.write_text("".join(json.dumps(e, ensure_ascii=False) + "\n" for e in kept), encoding="utf-8", newline="\n")
 
 
-def _guard_os(write: Callable[[], None]) -> None:
+def _guard_os(write: Callable[[], None], needed: str) -> None:
     # safetensors reports a full disk as its own error; for `replacing` it is an OSError like any other.
     try:
         write()
     except safetensors.SafetensorError as error:
-        raise OSError(str(error)) from error
+        raise OSError(f"{error}{needed}") from error

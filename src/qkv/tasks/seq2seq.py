@@ -53,6 +53,8 @@ class Seq2SeqConfig:
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if self.beam < 1 or self.max_length < 0:
             raise ValueError(f"beam must be >= 1 and max_length >= 0, got {self.beam} and {self.max_length}")
+        if not 0.0 <= self.length_penalty <= 10.0:
+            raise ValueError(f"length_penalty must be from 0 to 10, got {self.length_penalty}")
         if self.targets not in get_args(Taken):
             raise ValueError(f"targets must be one of {', '.join(get_args(Taken))}, got {self.targets!r}")
 

@@ -23,6 +23,10 @@ DAMAGE = (
 """What reading a damaged file may raise."""
 
 
+class Damaged(UserError):
+    """A checkpoint that cannot be read."""
+
+
 def save(folder: Path, state: Mapping[str, Any]) -> None:
     """Replaces the checkpoint in one move and keeps the one before; when the disk is full, both stay as they are.
 
@@ -49,9 +53,10 @@ def load(folder: Path, restore: Callable[[dict[str, Any]], None]) -> bool:
         try:
             _read(path, restore)
             return True
-        except UserError as error:
+        except Damaged as error:
             if last == len(there):
-                raise
+                names = " and ".join(one.name for one in there)
+                raise UserError(f"{error}: delete {names} to begin anew, or use another --out") from None
             logger.warning("%s. Going on from %s, the one before", error, PREVIOUS)
     return False
 
@@ -62,5 +67,5 @@ def _read(path: Path, restore: Callable[[dict[str, Any]], None]) -> None:
     except PermissionError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except DAMAGE as error:
-        what = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} is damaged ({what}): delete it to begin anew, or use another --out") from None
+        what = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
+        raise Damaged(f"{path} is damaged ({what})") from None

@@ -55,6 +55,8 @@ class TrainingConfig:
         for name, value in at_least_0.items():
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}")
+        if self.steps > 10**9 or self.batch_tokens > 10**9:
+            raise ValueError(f"steps and batch_tokens must be at most 1e9, got {self.steps} and {self.batch_tokens}")
         if self.seed >= 2**63:
             raise ValueError(f"seed must be below 2**63, got {self.seed}")
 

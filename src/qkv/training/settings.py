@@ -94,6 +94,11 @@ class Settings:
             for key, here in asked[name].items()
             if (there := stored.get(name, {}).get(key)) != here
         ]
+        if len(differing) == 1 and differing[0].startswith("data.fingerprint"):
+            raise UserError(
+                f"the data have changed since the run in {folder} began, or the way they are read: choose another "
+                "--out, or bring the old data back to go on with it"
+            )
         if differing:
             raise UserError(
                 f"{folder} holds a run with other settings: {'; '.join(differing)}. Choose another --out, or give the "

@@ -57,8 +57,11 @@ def train(
         if stored is not None:
             wanted = wanted.matching(stored, folder)
             if together.agreed(lambda: _finished(folder)):
+                run = load(folder, str(together.device))
                 logger.info("%s is finished; nothing to train", folder)
-                return load(folder, str(together.device))
+                return run
+        for note in pairs.notes if stored is None else ():
+            logger.info("data: %s", note)
         heard = [Progress()] if listeners is None else list(listeners)
         return Trainer(wanted, folder, pairs, together, [*heard, *trackers], continued=stored is not None).run()
 

@@ -75,7 +75,8 @@ class Trainer:
         if together.first:
             files.sweep(self.folder)
         precision = together.agreed(lambda: choose_precision(settings.training.precision, together.device))
-        logger.info("training on %s in %s (%s)", self._where(), precision.name, precision.reason)
+        why = "as before" if self.continued else precision.reason
+        logger.info("training on %s in %s (%s)", self._where(), precision.name, why)
         config = replace(settings.training, precision=precision.name)
         items = self.task.items(self.pairs.train)
         self.loop = Loop(self.network, self.task, items, config, precision, config.steps, together)
@@ -145,7 +146,7 @@ class Trainer:
         if self.together.first:
             if not done:
                 files.write_config(self.folder, self.settings.as_table(qkv.__version__))
-                self.task.save(self.folder)
+            self.task.save(self.folder)
             files.keep_events(self.folder, lambda event: done and event["step"] <= _last_step(event, here))
         expected = round(self.steps * self.loop.tokens_per_step())
         self._say(
