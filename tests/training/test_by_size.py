@@ -22,9 +22,10 @@ from qkv.training.train import train
     ],
 )
 def test_defaults_by_the_number_of_examples(count, tokens, d_model, dropout):
-    found = for_examples(resolve(None, None, None, {"steps": 1}), count)
+    found, notes = for_examples(resolve(None, None, None, {"steps": 1}), count)
     assert (found.training.batch_tokens, found.model["d_model"], found.model["dropout"]) == (tokens, d_model, dropout)
     assert found.model["d_ff"] == 4 * d_model
+    assert bool(notes) == (tokens < 4096)
 
 
 @pytest.mark.parametrize("where", ["arguments", "file"])
@@ -32,9 +33,10 @@ def test_what_was_asked_for_stays(tmp_path, where):
     file, asked = tmp_path / "c.toml", {"batch_tokens": 4096, "model.dropout": 0.1}
     file.write_text("[training]\nbatch_tokens = 4096\n[model]\ndropout = 0.1\n", encoding="utf-8")
     given = asked if where == "arguments" else {}
-    found = for_examples(resolve(None if given else file, None, None, {"steps": 1, **given}), 100)
+    found, notes = for_examples(resolve(None if given else file, None, None, {"steps": 1, **given}), 100)
     assert (found.training.batch_tokens, found.model["dropout"]) == (4096, 0.1)
-    wide = for_examples(resolve(None, None, None, {"steps": 1, "d_ff": 2048, **given}), 100)
+    assert "--model.d_model 128" in notes[0]
+    wide, _ = for_examples(resolve(None, None, None, {"steps": 1, "d_ff": 2048, **given}), 100)
     assert (wide.model["d_model"], wide.model["d_ff"]) == (256, 2048)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from qkv.training.events import logger
 from qkv.training.settings import Settings
 
 FEW = 10_000
@@ -14,8 +13,8 @@ FEW = 10_000
 SMALL = {"model.d_model": 128, "model.d_ff": 512, "model.dropout": 0.2}
 
 
-def for_examples(wanted: Settings, count: int) -> Settings:
-    """`wanted` with what suits `count` training examples in place of defaults; what was changed is said.
+def for_examples(wanted: Settings, count: int) -> tuple[Settings, list[str]]:
+    """`wanted` with what suits `count` training examples in place of defaults, and notes on what was changed.
 
     Where nobody says otherwise, batches hold about a token for each eighth example, from 256 to 4,096: few examples
     make few steps otherwise. The figures behind it are in docs/decisions.md.
@@ -26,7 +25,7 @@ def for_examples(wanted: Settings, count: int) -> Settings:
         sized = {"model.d_model", "model.d_ff"} & wanted.given
         suited |= {name: value for name, value in SMALL.items() if not sized or name == "model.dropout"}
     found = wanted.suited(suited)
-    if found != wanted:
-        said = ", ".join(f"--{name} {value}" for name, value in suited.items() if name not in wanted.given)
-        logger.info("%s training examples are few: %s, unless you say otherwise", f"{count:,}", said)
-    return found
+    if found == wanted:
+        return found, []
+    said = ", ".join(f"--{name} {value}" for name, value in suited.items() if name not in wanted.given)
+    return found, [f"{count:,} training examples are few: {said}, unless you say otherwise"]

@@ -53,15 +53,15 @@ def train(
         stored = together.agreed(lambda: stored_run(folder, wanted))
         with together.first_before_others():
             pairs = sources.pairs_of(wanted.data, progress)
-        wanted = for_examples(wanted.with_data(pairs.fingerprint), len(pairs.train))
+        wanted, notes = for_examples(wanted.with_data(pairs.fingerprint), len(pairs.train))
         if stored is not None:
             wanted = wanted.matching(stored, folder)
             if together.agreed(lambda: _finished(folder)):
                 run = load(folder, str(together.device))
                 logger.info("%s is finished; nothing to train", folder)
                 return run
-        for note in pairs.notes if stored is None else ():
-            logger.info("data: %s", note)
+        for note in [*(f"data: {one}" for one in pairs.notes), *notes] if stored is None else ():
+            logger.info("%s", note)
         heard = [Progress()] if listeners is None else list(listeners)
         return Trainer(wanted, folder, pairs, together, [*heard, *trackers], continued=stored is not None).run()
 
