@@ -1,18 +1,7 @@
 """What `qkv data show FILE` says of a person's own file."""
 
-import pytest
-
 from qkv.data.file_report import file_report
 from qkv.data.pair_data import PairConfig
-
-
-@pytest.fixture
-def write(tmp_path):
-    def make(name, text):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return str(tmp_path / name)
-
-    return make
 
 
 def test_the_report_says_everything_before_training(write):

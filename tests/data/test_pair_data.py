@@ -10,16 +10,6 @@ from qkv.data.pair_file import cut, grouped, guess_kinds
 from qkv.data.pairs import Example, SymbolKind
 from qkv.errors import UserError
 
-
-@pytest.fixture
-def write(tmp_path):
-    def make(name, text):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return str(tmp_path / name)
-
-    return make
-
-
 WORDS = "".join(f"w{n}\tw a{n % 7}\n" for n in range(200))
 
 

@@ -22,7 +22,7 @@ from qkv.training.train import train
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal or limit")
 
 
-class At:
+class At(Listener):
     """A listener that does something at an event."""
 
     def __init__(self, kind, step, act):
@@ -31,12 +31,6 @@ class At:
     def on(self, event):
         if (event["event"], event["step"]) == (self.kind, self.step):
             self.act()
-
-    def flush(self):
-        pass
-
-    def close(self):
-        pass
 
 
 def fail():

@@ -12,6 +12,7 @@ from qkv.errors import UserError
 from qkv.run.run import load
 from qkv.tasks.metrics import METRICS
 from qkv.training.average import Average
+from qkv.training.events import Listener
 from qkv.training.processes import Interrupted
 from qkv.training.state import Progressed
 from qkv.training.train import train
@@ -19,7 +20,7 @@ from qkv.training.train import train
 NOISY = {"lr": 0.1, "schedule": "constant", "evaluations": 8, "clip": 0.0}  # a rate at which figures go up and down
 
 
-class Listen:
+class Listen(Listener):
     """Hears events; at one it may do something."""
 
     def __init__(self, act=None, step=0):
@@ -29,11 +30,6 @@ class Listen:
         self.heard.append(event)
         if self.act and (event["event"], event["step"]) == ("train", self.step):
             self.act()
-
-    def flush(self):
-        pass
-
-    close = flush
 
 
 def evaluations(run):

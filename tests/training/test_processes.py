@@ -14,6 +14,7 @@ import torch
 from qkv.errors import UserError
 from qkv.run.folder import read_events
 from qkv.training import memory
+from qkv.training.events import Listener
 from qkv.training.processes import Processes, is_first, joined
 
 several = pytest.mark.skipif(
@@ -129,15 +130,10 @@ def test_another_number_of_processes_goes_on_with_a_run(words, tmp_path):
 
     settings = {**words.settings, "dropout": 0.0, "steps": 60}
 
-    class Stop:
+    class Stop(Listener):
         def on(self, event):
             if event["event"] == "train" and event["step"] == 25:
                 signal.raise_signal(signal.SIGINT)
-
-        def flush(self):
-            pass
-
-        close = flush
 
     train("words", out=tmp_path / "whole", listeners=[], **settings)
     with pytest.raises(Interrupted):

@@ -7,6 +7,7 @@ import pytest
 
 from qkv.errors import UserError
 from qkv.run.run import load
+from qkv.training.events import Listener
 from qkv.training.train import train
 
 TEN_LINES = """
@@ -43,15 +44,10 @@ def test_a_tracker_of_ones_own_hears_the_whole_run(words, tmp_path, diary):
 def test_the_curves_of_tensorboard_are_those_of_the_run_also_when_it_was_stopped(words, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    class Fail:
+    class Fail(Listener):
         def on(self, event):
             if (event["event"], event["step"]) == ("train", 13):
                 raise RuntimeError("pulled the plug")
-
-        def flush(self):
-            pass
-
-        close = flush
 
     with pytest.raises(RuntimeError):
         train("words", out=tmp_path, listeners=[Fail()], track=["tensorboard"], **words.settings)

@@ -15,6 +15,7 @@ from qkv.errors import UserError
 from qkv.run import folder as files
 from qkv.run.run import load
 from qkv.training import trainer as module
+from qkv.training.events import Listener
 from qkv.training.guard import NotFinite
 from qkv.training.train import train
 
@@ -195,7 +196,7 @@ def test_a_person_sees_progress_by_default_and_listeners_hear_events(words, tmp_
     assert "step 3/3: dev loss " in err
 
 
-class Breaker:
+class Breaker(Listener):
     """Breaks a weight of the model under training after a step."""
 
     def __init__(self, monkeypatch, step):
@@ -206,12 +207,6 @@ class Breaker:
         if event["event"] == "train" and event["step"] == self.step:
             with torch.no_grad():
                 self.model.decoder.blocks[0].cross_attention.out.weight[0, 0] = math.nan
-
-    def flush(self):
-        pass
-
-    def close(self):
-        pass
 
 
 @pytest.mark.parametrize(("step", "when"), [(10, "step 11"), (16, "evaluation after step 16")])
