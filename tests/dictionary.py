@@ -70,6 +70,13 @@ class Words:
         chosen = {"data": "words", **SMALL, **changes}
         return [part for name, value in chosen.items() if value is not None for part in (f"--{name}", str(value))]
 
+    @staticmethod
+    def forget_training(folder: Path) -> None:
+        """Leaves of a run what its config says: without events and checkpoints, the newest and the one before."""
+        (folder / "metrics.jsonl").unlink()
+        for path in folder.glob("checkpoint*.pt"):
+            path.unlink()
+
     def start(self, *arguments, processes=0, **options) -> subprocess.Popen:
         """`qkv ARGUMENTS` in a process of its own, or in several that torchrun starts."""
         environment = {

@@ -47,8 +47,7 @@ def test_it_is_said_written_down_and_the_same_when_the_run_goes_on(words, tmp_pa
     assert "training examples are few: --training.batch_tokens 256, --model.dropout 0.2, unless you say" in caplog.text
     assert run.config["training"]["batch_tokens"] == 256
     assert run.config["model"]["dropout"] == 0.2
-    (tmp_path / "metrics.jsonl").unlink()
-    (tmp_path / "checkpoint.pt").unlink()
+    words.forget_training(tmp_path)
     assert train("words", out=tmp_path, listeners=[], **settings).metrics() == run.metrics()
     assert load(tmp_path).config == run.config
 

@@ -148,6 +148,18 @@ def test_a_damaged_checkpoint_is_said_and_without_it_the_run_begins_anew(words, 
     same_run(tmp_path, finished_run)
 
 
+def test_a_best_model_that_is_gone_is_said_before_training_goes_on(words, tmp_path, finished_run):
+    with pytest.raises(RuntimeError):
+        train("words", out=tmp_path, listeners=[At("train", 10, fail)], **words.settings)
+    (tmp_path / "model.safetensors").unlink()
+    said = r"has no model.safetensors, the best model so far \(of step 8\): delete checkpoint.pt .*to begin anew"
+    with pytest.raises(UserError, match=said):
+        train("words", out=tmp_path, listeners=[At("train", 11, fail)], **words.settings)
+    (tmp_path / "checkpoint.pt").unlink()
+    train("words", out=tmp_path, listeners=[], **words.settings)
+    same_run(tmp_path, finished_run)
+
+
 def test_a_damaged_vocabulary_is_written_again_when_the_run_goes_on(words, tmp_path, finished_run, caplog):
     with pytest.raises(RuntimeError):
         train("words", out=tmp_path, listeners=[At("train", 10, fail)], **words.settings)

@@ -112,14 +112,14 @@ def test_a_run_that_cannot_be_leaves_no_folder(words, tmp_path, settings):
 
 
 def test_minutes_become_steps_which_a_later_call_uses(words, tmp_path):
-    asked = {**words.settings, "steps": 0, "minutes": 0.004}
+    asked = {**words.settings, "steps": 0, "minutes": 0.01}
     run = train("words", out=tmp_path / "run", listeners=[], **asked)
     steps = run.config["training"]["steps"]
     assert steps >= 1
-    assert run.config["training"]["minutes"] == 0.004
+    assert run.config["training"]["minutes"] == 0.01
     assert steps_of(run) == list(range(1, steps + 1))
-    for name in ("metrics.jsonl", "checkpoint.pt", "model.safetensors"):
-        (tmp_path / "run" / name).unlink()
+    words.forget_training(tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
     again = train("words", out=tmp_path / "run", listeners=[], **asked)
     assert again.config == run.config
     assert again.metrics() == run.metrics()
@@ -133,8 +133,7 @@ def test_the_precision_that_auto_chose_is_kept(words, tmp_path):
     run = train("words", out=tmp_path, listeners=[], **{**words.settings, "precision": "auto", "steps": 2})
     chosen = run.config["training"]["precision"]
     assert chosen in ("float32", "bfloat16")
-    (tmp_path / "checkpoint.pt").unlink()
-    (tmp_path / "metrics.jsonl").unlink()
+    words.forget_training(tmp_path)
     before = contents(tmp_path)["model.safetensors"]
     again = train("words", out=tmp_path, listeners=[], **{**words.settings, "precision": "auto", "steps": 2})
     assert again.config["training"]["precision"] == chosen

@@ -141,6 +141,11 @@ class Trainer:
         here = self.loop.progressed
         if len(set(self.together.gathered((done, here.step)))) > 1:
             raise UserError(f"the processes read different checkpoints in {self.folder}: is it one folder for all?")
+        if done and here.best_step and not (self.folder / files.WEIGHTS).is_file():
+            raise UserError(
+                f"{self.folder} has no {files.WEIGHTS}, the best model so far (of step {here.best_step}): "
+                f"delete {checkpoint.FILE} and {checkpoint.PREVIOUS} to begin anew, or use another --out"
+            )
         if done:
             logger.info("going on from step %d of %d", here.step, self.steps)
         if self.together.first:
