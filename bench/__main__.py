@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ORDER = ("attention", "training", "decoding", "startup")
+ORDER = ("attention", "training", "classification", "decoding", "startup")
 MORE = ("demo_curve",)
 """Only when named: takes long, and writes into the package."""
 

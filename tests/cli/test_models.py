@@ -12,7 +12,8 @@ def test_json_lists_each_architecture_with_its_settings_and_their_defaults(qkv):
     found = qkv.json("models")
     rows = {row["name"]: row for row in found["models"]}
     assert found["training"]["settings"] == dataclasses.asdict(TrainingConfig())
-    assert found["task"]["settings"] == dataclasses.asdict(Seq2SeqConfig())
+    assert found["tasks"]["seq2seq"]["settings"] == dataclasses.asdict(Seq2SeqConfig())
+    assert set(found["tasks"]) == {"seq2seq", "classification", "tagging", "masked_lm"}
     assert set(rows) == set(models())
     row = rows["encoder_decoder"]
     assert row["settings"] == dataclasses.asdict(EncoderDecoderConfig())

@@ -46,10 +46,13 @@ def test_show_tells_people_what_they_need(qkv, file):
 def test_a_long_cell_is_never_printed_whole(qkv, tmp_path):
     path = tmp_path / "long.csv"
     path.write_text(f'text,label\n"{"word, " * 50_000}",x\nshort,y\nlast,z\nmore,z\n', encoding="utf-8")
-    out, _ = qkv("data", "show", path)
+    labelled, _ = qkv("data", "show", path)
+    assert "longest 300,000" in labelled
+    assert max(map(len, labelled.splitlines())) < 400
+    out, _ = qkv("data", "show", path, "--task", "seq2seq")
     assert "line 2 of long.csv: 299,999" in out
     assert max(map(len, out.splitlines())) < 400
-    refused = qkv.refused("train", path, *TINY, "--out", tmp_path / "r")
+    refused = qkv.refused("train", path, "--task", "seq2seq", *TINY, "--out", tmp_path / "r")
     assert "1 rows are longer than 500 symbols (long.csv, line 2: 299,999)" in refused
     assert not (tmp_path / "r").exists()
 
@@ -172,10 +175,12 @@ def test_two_files_of_different_length_are_refused_and_nothing_is_written(qkv, t
 def test_a_file_with_other_content_of_the_same_size_and_time_is_told_apart(qkv, tmp_path):
     path, prints = tmp_path / "data.tsv", set()
     for a, b in (("up", "on"), ("on", "up")):
-        path.write_text("".join(f"w{n}\t{a if n % 2 else b}\n" for n in range(8)))
+        path.write_text("".join(f"w{chr(97 + n)}\t{a if n % 2 else b}\n" for n in range(12)))
         os.utime(path, (1_600_000_000, 1_600_000_000))
-        prints.add(qkv.json("data", "show", path)["fingerprint"])
-    assert len(prints) == 2
+        prints |= {
+            qkv.json("data", "show", path, "--task", task)["fingerprint"] for task in ("seq2seq", "classification")
+        }
+    assert len(prints) == 4
 
 
 @pytest.mark.slow

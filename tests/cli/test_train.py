@@ -21,8 +21,8 @@ def test_train_prints_one_object_with_the_metrics_by_name_and_again_when_finishe
     assert qkv.json(*arguments) == found
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     said, _ = qkv(*arguments)
-    assert f"test:   WER {found['wer']:.2f} %, PER {found['per']:.2f} %" in said
-    assert f"report: {found['report']}" in said
+    assert f"test:     WER {found['wer']:.2f} %, PER {found['per']:.2f} %" in said
+    assert f"report:   {found['report']}" in said
     assert f"qkv predict {out}" in said
     message = qkv.refused("train", "--out", out, *words.arguments(lr=0.5))
     assert "training.lr is 0.003 there and 0.5 here" in message

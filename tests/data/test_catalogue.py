@@ -39,9 +39,11 @@ def test_every_entry_says_what_it_is_and_is_pinned():
     for name, entry in catalogue.CATALOGUE.items():
         assert entry.name == name
         assert len(bytes.fromhex(entry.sha256)) == 32
-        assert entry.source.startswith("pypi:")
+        registry, version = entry.remote.registry, re.split("==|@", entry.source)[-1]
+        assert registry in ("pypi", "npm")
+        assert entry.source.startswith(f"{registry}:{entry.remote.project}")
         assert entry.remote.project in entry.file.lower().replace("_", "-")
-        assert entry.source.rpartition("==")[2] in entry.file
+        assert version in entry.file
         assert entry.title
         assert entry.licence
         assert entry.size_mb == entry.size / 1_000_000

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 from torch import nn
 
 from qkv.errors import UserError
@@ -157,3 +158,17 @@ def test_speed_is_of_all_words_and_answers_keep_their_order():
     assert said == [[4 + i] for i in range(70)]
     assert isinstance(speed, Speed)
     assert min(speed.batches, speed.alone) > 0
+
+
+def test_ctrl_c_while_a_graph_is_traced_stops_and_is_no_fault_of_the_model(trained, texts, tmp_path, monkeypatch):
+    forward = type(trained.model.encoder).forward
+
+    def interrupted(*args, **kwargs):
+        if torch.compiler.is_compiling():
+            raise KeyboardInterrupt
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(type(trained.model.encoder), "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export_run(trained, tmp_path / "exported", words=texts)
+    assert not (tmp_path / "exported").exists()

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from qkv.models.encoder_decoder import LEARNED_MAX_LEN, EncoderDecoderConfig, build
+from qkv.models.encoder_decoder import EncoderDecoderConfig, build
+from qkv.models.transformer import LEARNED_MAX_LEN
 from qkv.nn.state import select_rows
 
 SYMBOLS = 13

@@ -21,7 +21,7 @@ from qkv.models.registry import Entry, find, models
 from qkv.nn.attention import attend, attention_weights
 
 SYMBOLS = 13
-SMALL = {"d_model": 16, "n_heads": 4, "d_ff": 24, "n_layers": 1}
+SMALL = {"d_model": 16, "n_heads": 4, "d_ff": 24, "n_layers": 1, "d_hidden": 12, "n_filters": 8}
 # Numbers whose other values are other code. Choices and switches are found by their types.
 NUMBERS = {"n_kv_heads": (1, 2), "n_decoder_layers": (2,)}
 
@@ -32,53 +32,70 @@ def small(entry: Entry, **changes):
 
 
 def settings():
-    """Every architecture with its defaults, and with each field changed to each of its other values."""
+    """Every architecture with every head: with its defaults, and with each field changed to each of its other values.
+
+    Those that are fitted and not trained have tests of their own.
+    """
     for name, entry in models().items():
-        yield pytest.param(name, {}, id=name)
-        default = small(entry)
-        for field, kind in get_type_hints(entry.config).items():
-            values = get_args(kind) if get_origin(kind) is Literal else (True, False) if kind is bool else ()
-            for value in (*values, *NUMBERS.get(field, ())):
-                if value != getattr(default, field):
-                    yield pytest.param(name, {field: value}, id=f"{name}-{field}-{value}")
+        for head in entry.heads if not entry.fitted else ():
+            yield pytest.param(name, head, {}, id=f"{name}-{head}")
+            default = small(entry)
+            for field, kind in get_type_hints(entry.config).items():
+                values = get_args(kind) if get_origin(kind) is Literal else (True, False) if kind is bool else ()
+                for value in (*values, *NUMBERS.get(field, ())):
+                    if value != getattr(default, field):
+                        yield pytest.param(name, head, {field: value}, id=f"{name}-{head}-{field}-{value}")
 
 
-def build(name, changes, seed=0):
+def build(name, head="next_token", changes=None, seed=0):
     torch.manual_seed(seed)
     entry = find(name)
-    return entry.build(small(entry, **changes), SYMBOLS, SYMBOLS)
+    sizes = {"n_source": SYMBOLS, "n_target": SYMBOLS}
+    if head != "next_token":
+        sizes = {"n_tokens": SYMBOLS, "n_labels": SYMBOLS, "n_segments": 2}
+    return entry.build(head, small(entry, **(changes or {})), **sizes)
 
 
-def batch():
+def batch(head):
     draw = torch.Generator().manual_seed(5)
     source, target = (torch.randint(SYMBOLS, (2, n), generator=draw) for n in (7, 6))
-    return {"source": source, "source_mask": torch.arange(7) < torch.tensor([[7], [4]]), "target": target}
+    mask = torch.arange(7) < torch.tensor([[7], [4]])
+    if head == "next_token":
+        return {"source": source, "source_mask": mask, "target": target}
+    return {"tokens": source, "mask": mask, "segments": (torch.arange(7) > 2).long().expand(2, 7)}
 
 
-def gradients(model):
-    """Of a loss that asks for another symbol at each place."""
+SHAPES = {"next_token": (2, 6, SYMBOLS), "per_token": (2, 7, SYMBOLS), "pooled": (2, SYMBOLS)}
+
+
+def loss(model, head):
+    """Of a task that asks for another symbol at each place."""
+    logits = model(**batch(head)).reshape(-1, SYMBOLS)
+    return nn.functional.cross_entropy(logits, torch.arange(len(logits)) % SYMBOLS)
+
+
+def gradients(model, head):
     model.zero_grad()
-    logits = model(**batch())
-    nn.functional.cross_entropy(logits.flatten(0, 1), torch.arange(12) % SYMBOLS).backward()
+    loss(model, head).backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-every_setting = pytest.mark.parametrize(("name", "changes"), [*settings()])
+every_setting = pytest.mark.parametrize(("name", "head", "changes"), [*settings()])
 
 
 @every_setting
-def test_logits_have_their_shape_and_are_finite_in_training_and_evaluation(name, changes):
-    model = build(name, changes)
+def test_logits_have_their_shape_and_are_finite_in_training_and_evaluation(name, head, changes):
+    model = build(name, head, changes)
     for training in (True, False):
-        logits = model.train(training)(**batch())
-        assert logits.shape == (2, 6, SYMBOLS)
+        logits = model.train(training)(**batch(head))
+        assert logits.shape == SHAPES[head]
         assert logits.dtype == torch.float32
         assert logits.isfinite().all()
 
 
 @every_setting
-def test_every_parameter_gets_a_gradient(name, changes):
-    for parameter, gradient in gradients(build(name, changes)).items():
+def test_every_parameter_gets_a_gradient(name, head, changes):
+    for parameter, gradient in gradients(build(name, head, changes), head).items():
         assert gradient is not None, parameter
         assert gradient.isfinite().all(), parameter
         # The softmax over keys does not change when all keys move together: without rotation their bias has none.
@@ -87,23 +104,23 @@ def test_every_parameter_gets_a_gradient(name, changes):
 
 
 @every_setting
-def test_evaluation_is_deterministic_and_training_is_not(name, changes):
-    model = build(name, changes)
-    assert not torch.equal(model(**batch()), model(**batch()))
+def test_evaluation_is_deterministic_and_training_is_not(name, head, changes):
+    model = build(name, head, changes)
+    assert not torch.equal(model(**batch(head)), model(**batch(head)))
     model.eval()
-    assert torch.equal(model(**batch()), model(**batch()))
+    assert torch.equal(model(**batch(head)), model(**batch(head)))
 
 
 @every_setting
-def test_one_seed_gives_one_model(name, changes):
-    first, again, other = (build(name, changes, seed).state_dict() for seed in (1, 1, 2))
+def test_one_seed_gives_one_model(name, head, changes):
+    first, again, other = (build(name, head, changes, seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
 @every_setting
-def test_nothing_is_saved_that_can_be_recomputed(name, changes):
-    model = build(name, changes)
+def test_nothing_is_saved_that_can_be_recomputed(name, head, changes):
+    model = build(name, head, changes)
     assert [*model.buffers()] == []
     parameters = dict(model.named_parameters(remove_duplicate=False))
     assert set(model.state_dict()) == set(parameters)
@@ -111,16 +128,16 @@ def test_nothing_is_saved_that_can_be_recomputed(name, changes):
 
 
 @every_setting
-def test_saving_and_loading_keeps_the_logits_and_the_tying(name, changes, tmp_path):
-    model, other = build(name, changes, 1).eval(), build(name, changes, 2).eval()
+def test_saving_and_loading_keeps_the_logits_and_the_tying(name, head, changes, tmp_path):
+    model, other = build(name, head, changes, 1).eval(), build(name, head, changes, 2).eval()
     save_model(model, str(tmp_path / "model.safetensors"))
-    assert not torch.equal(model(**batch()), other(**batch()))
+    assert not torch.equal(model(**batch(head)), other(**batch(head)))
     missing, unexpected = load_model(other, str(tmp_path / "model.safetensors"))
     assert not missing
     assert not unexpected
-    assert torch.equal(model(**batch()), other(**batch()))
+    assert torch.equal(model(**batch(head)), other(**batch(head)))
     assert shared(other) == shared(model)
-    other.load_state_dict(build(name, changes, 3).state_dict())
+    other.load_state_dict(build(name, head, changes, 3).state_dict())
     assert shared(other) == shared(model)
 
 
@@ -133,51 +150,51 @@ def shared(model):
 
 
 @every_setting
-def test_a_copy_is_the_same_and_independent(name, changes):
-    model = build(name, changes).eval()
-    before = model(**batch())
+def test_a_copy_is_the_same_and_independent(name, head, changes):
+    model = build(name, head, changes).eval()
+    before = model(**batch(head))
     twin = copy.deepcopy(model)
-    assert torch.equal(twin(**batch()), before)
+    assert torch.equal(twin(**batch(head)), before)
     assert shared(twin) == shared(model)
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.add_(1.0)
-    assert torch.equal(model(**batch()), before)
-    assert not torch.equal(twin(**batch()), before)
+    assert torch.equal(model(**batch(head)), before)
+    assert not torch.equal(twin(**batch(head)), before)
 
 
 @every_setting
-def test_an_optimiser_step_lowers_the_loss_and_keeps_the_tying(name, changes):
-    model = build(name, changes).eval()
-    together, wanted = shared(model), torch.arange(12) % SYMBOLS
+def test_an_optimiser_step_lowers_the_loss_and_keeps_the_tying(name, head, changes):
+    model = build(name, head, changes).eval()
+    together = shared(model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(4):
         optimiser.zero_grad()
-        loss = nn.functional.cross_entropy(model(**batch()).flatten(0, 1), wanted)
-        loss.backward()
+        found = loss(model, head)
+        found.backward()
         optimiser.step()
-        losses.append(loss.item())
+        losses.append(found.item())
     assert losses[-1] < losses[0]
     assert shared(model) == together
 
 
 @every_setting
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-4), (torch.bfloat16, 0.15)], ids=str)
-def test_another_precision_moves_everything_and_changes_little(name, changes, dtype, tolerance):
-    model = build(name, changes).eval()
-    expected, together = model(**batch()), shared(model)
+def test_another_precision_moves_everything_and_changes_little(name, head, changes, dtype, tolerance):
+    model = build(name, head, changes).eval()
+    expected, together = model(**batch(head)), shared(model)
     moved = model.to(dtype)
-    logits = moved(**batch())
+    logits = moved(**batch(head))
     assert logits.dtype == dtype
     assert shared(moved) == together
     assert_close(logits.double(), expected.double(), atol=tolerance, rtol=0)
-    assert all(g.isfinite().all() and g.dtype == dtype for g in gradients(moved).values())
+    assert all(g.isfinite().all() and g.dtype == dtype for g in gradients(moved, head).values())
 
 
-@every_setting
-def test_prefill_and_step_continue_what_forward_says(name, changes):
-    model, inputs = build(name, changes).eval(), batch()
+@pytest.mark.parametrize(("name", "head", "changes"), [one for one in settings() if one.values[1] == "next_token"])
+def test_prefill_and_step_continue_what_forward_says(name, head, changes):
+    model, inputs = build(name, head, changes).eval(), batch(head)
     with torch.no_grad():
         whole = model(**inputs)
         logits, state = model.prefill({**inputs, "target": inputs["target"][:, :4]})
@@ -201,13 +218,13 @@ class Watching(TorchFunctionMode):
 
 @every_setting
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_looking_at_every_attention_changes_nothing(name, changes, training):
-    model = build(name, changes).train(training)
+def test_looking_at_every_attention_changes_nothing(name, head, changes, training):
+    model = build(name, head, changes).train(training)
     torch.manual_seed(1)
-    unseen = model(**batch())
+    unseen = model(**batch(head))
     torch.manual_seed(1)
     with Watching() as watched:
-        seen = model(**batch())
+        seen = model(**batch(head))
     assert torch.equal(seen, unseen)
     for weights in watched.weights:
         assert weights.dtype == torch.float32
@@ -223,7 +240,7 @@ def test_looking_at_every_attention_changes_nothing(name, changes, training):
     ],
 )
 def test_tied_means_one_tensor_that_stays_one(tied, groups):
-    model = build("encoder_decoder", {"tied": tied})
+    model = build("encoder_decoder", changes={"tied": tied})
     assert shared(model) == groups
     assert shared(copy.deepcopy(model).to(torch.bfloat16)) == groups
 
@@ -236,7 +253,7 @@ def test_the_full_transformer_has_the_parameters_that_its_sizes_say():
     head = 2 * SYMBOLS * d + SYMBOLS
 
     def count(**changes):
-        return sum(parameter.numel() for parameter in build("encoder_decoder", changes).parameters())
+        return sum(parameter.numel() for parameter in build("encoder_decoder", changes=changes).parameters())
 
     assert count() == encoder + decoder + head
     assert count(pre_norm=False) == count() - 2 * norm

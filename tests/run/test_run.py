@@ -68,7 +68,7 @@ def test_a_damaged_run_folder_is_said_with_the_file(run_copy, name, damage):
     ("old", "new", "message"),
     [
         ('name = "seq2seq"', 'name = "seq2sec"', r"unknown task 'seq2sec'. Did you mean 'seq2seq'\?"),
-        ('name = "encoder_decoder"', 'name = "encoder"', "unknown model 'encoder'.* Known models: encoder_decoder"),
+        ('name = "encoder_decoder"', 'name = "encoder"', "unknown model 'encoder'.* Known models: .*encoder_decoder"),
         ("d_model = 16", "d_model = 20", r"model.safetensors does not fit the model of .*config.toml"),
         ("d_model = 16", "d_model = 17", r"model: .*17.*2"),
         ("d_model = 16", "d_modell = 16", r"model has no setting 'd_modell'. Did you mean 'd_model'\?"),

@@ -108,9 +108,10 @@ def test_recall_counts_the_references_among_the_first_answers():
 
 
 def test_every_metric_says_which_way_is_better():
-    lower = {"wer", "per", "per_plain", "loss", "unfinished"}
+    lower = {"wer", "per", "per_plain", "loss", "unfinished", "perplexity", "ece", "unknown", "beyond_limit"}
     assert {name for name, one in METRICS.items() if one.lower_is_better} == lower
-    assert set(METRICS) - lower == {"bleu", "chrf", "accuracy", "macro_f1"}
+    entity = {"entity_f1", "entity_precision", "entity_recall"}
+    assert set(METRICS) - lower - entity == {"bleu", "chrf", "accuracy", "macro_f1", "micro_f1", "majority"}
     assert all(name == one.name and one.title for name, one in METRICS.items())
     assert metric("wer") == Metric("wer", True, "%", "outputs that equal no reference")
 

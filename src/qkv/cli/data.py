@@ -52,34 +52,57 @@ def get(name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
-    """Describe a file of pairs or a data set, before anything is trained: qkv data show FILE, qkv data show NAME.
+    """Describe a file or a data set, before anything is trained: qkv data show FILE, qkv data show NAME.
 
-    Of a file: encoding, columns, rows, what will be left out and why, lengths, duplicates, rare symbols and their
-    look-alikes, and the command that trains on it. It takes the same settings as `qkv train`: --data.source COLUMN
-    --data.symbols spaces, or two text files with --data.source FILE --data.target FILE. Where the guess is wrong,
-    --data.separator ";", --data.header true and --data.encoding cp1252 say how the file is read, and --data.variants
-    auto splits cells with several targets. Options of a data set go by name too: qkv data show cmudict --stress true.
+    Of a file: encoding, columns, rows, what will be left out and why, lengths, duplicates, labels or rare symbols and
+    their look-alikes, and the command that trains on it. It takes the same settings as `qkv train`: --data.source
+    COLUMN --data.symbols spaces, or two text files with --data.source FILE --data.target FILE. Where the guess is
+    wrong, --task classification, tagging, masked_lm or seq2seq says what the file is for, --data.separator ";",
+    --data.header true and --data.encoding cp1252 how it is read, and --data.variants auto splits cells with several
+    targets. Options of a data set go by name too: qkv data show cmudict --stress true.
     """
-    from qkv.data import catalogue, pair_data, sources
+    from qkv.data import catalogue, sources
     from qkv.run.config import typed
 
     chosen, given = name_and_settings(ctx.args)
+    task = given.pop("task", None)
     options = {key.removeprefix("data."): value for key, value in given.items()}
     if chosen is None and not options.keys() & {"train", "source"}:
         raise UserError("which file or data set? qkv data show FILE; `qkv data list` lists the data sets")
-    table = sources.table_of(chosen) if chosen is not None else {"name": pair_data.NAME}
-    if table["name"] == pair_data.NAME:
-        from qkv.cli.file_report import print_report
-        from qkv.data.file_report import file_report
-
+    file = chosen if chosen is not None else options.get("train")
+    table = sources.table_of(str(file), task, given) if file else {"name": sources.OWN[task or "seq2seq"]}
+    if table["name"] in sources.CONFIGS:
         settings = {key: value for key, value in (table | options).items() if key != "name"}
-        report = file_report(typed(pair_data.PairConfig, settings, "data"))
-        print_json(report) if as_json else print_report(report)
+        _show_own(table["name"], typed(sources.CONFIGS[table["name"]], settings, "data"), as_json)
         return
     found = catalogue.describe(table["name"], **options)
     if as_json:
         print_json(found)
         return
+    _show(found)
+
+
+def _show_own(name: str, config: Any, as_json: bool) -> None:
+    from qkv.cli.file_report import print_report, print_texts
+    from qkv.data import label_data, line_data, tag_data
+    from qkv.data.describe import texts_in_numbers
+    from qkv.data.file_report import file_report
+    from qkv.data.label_report import label_report
+
+    shown: Any = print_report
+    if name == line_data.NAME:
+        report = {"task": "masked_lm", **texts_in_numbers(line_data.texts_of(config))}
+        shown = _show
+    elif name == tag_data.NAME:
+        report, shown = tag_data.tag_report(config), print_texts
+    elif name == label_data.NAME:
+        report, shown = label_report(config), print_texts
+    else:
+        report = file_report(config)
+    print_json(report) if as_json else shown(report)
+
+
+def _show(found: dict[str, Any]) -> None:
     for key, value in found.items():
         click.echo(f"{key}: {_text(value)}")
 

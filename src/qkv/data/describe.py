@@ -1,4 +1,4 @@
-"""Pairs in numbers: sizes, lengths, symbols, examples, as plain values that fit JSON."""
+"""Data in numbers: sizes, lengths, symbols, examples, as plain values that fit JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from qkv.data.ids import learn
 from qkv.data.pairs import Example, Pairs, SymbolKind
+from qkv.data.texts import Texts
 
 
 def pairs_in_numbers(pairs: Pairs) -> dict[str, Any]:
@@ -28,6 +29,32 @@ def pairs_in_numbers(pairs: Pairs) -> dict[str, Any]:
         "length": {"source": _lengths(source_lengths), "target": _lengths(target_lengths)},
         "symbols": {"source": source, "target": target},
         "shown": [_shown(example) for example in pairs.train[:: max(1, len(pairs.train) // 5)][:5]],
+    }
+
+
+def texts_in_numbers(data: Texts) -> dict[str, Any]:
+    """What a person wants to know of labelled texts.
+
+    Keys: notes, fingerprint; examples (per split and in all), labels (how often each occurs in train, most frequent
+    first), length (mean and longest, in words of tagged sentences, else in characters), shown (five examples).
+    """
+    every: list[Any] = [example for split in data.splits.values() for example in split]
+    tagged = data.task == "tagging"
+    counts = Counter(label for example in data.train for label in (example.tags if tagged else example.labels))
+    lengths = [len(example.words) if tagged else len(example.text) + len(example.second) for example in every]
+    shown: Sequence[Any] = data.train[:: max(1, len(data.train) // 5)][:5]
+    return {
+        "notes": data.notes,
+        "fingerprint": data.fingerprint,
+        "examples": {"all": len(every), **{split: len(part) for split, part in data.splits.items()}},
+        "labels": dict(counts.most_common()),
+        "length": _lengths(lengths),
+        "shown": [
+            {"text": " ".join(e.words), "labels": list(e.tags)}
+            if tagged
+            else {"text": e.text, "labels": list(e.labels)}
+            for e in shown
+        ],
     }
 
 

@@ -31,17 +31,22 @@ Progress = Callable[[int, int], None]  # (bytes so far, bytes in all)
 _CHUNK = 1 << 16  # bytes
 _HASH_BELOW = 200_000_000  # bytes; larger cached files are checked by their size only
 _CONNECTION = re.compile(r"^(<.*?>|HTTPS?Connection\w*\(.*?\)): ")  # how urllib3 begins its messages
+_OTHER_INDEX = "PIP_INDEX_URL=ADDRESS or `pip config set global.index-url ADDRESS`"
 _ABANDONED = 86_400  # seconds after which the unfinished file of a process that died is removed
 
 
 @dataclass(frozen=True)
 class Remote:
-    """One file of a release on a package index, pinned by size in bytes and sha256. `project` as in index URLs."""
+    """One file of a release on a package index, pinned by size in bytes and sha256. `project` as in index URLs.
+
+    `registry` is pypi or npm.
+    """
 
     project: str
     file: str
     size: int
     sha256: str
+    registry: str = "pypi"
 
 
 class _Refused(Exception):
@@ -84,18 +89,19 @@ def fetch(wanted: Remote, progress: Progress | None = None) -> Path:
 def _from_any(known: Mirrors, wanted: Remote, target: Path, damage: str, progress: Progress | None) -> Path:
     said = [f"{target}: {damage}"] if damage else []
     with _session(known) as session:
-        for place in known.places:
+        for place in [Place(mirrors.npm_registry(), False)] if wanted.registry == "npm" else known.places:
             try:
                 source = _locate(place, wanted, session, known.timeout)
                 _receive(_chunks(source, session, known.timeout), wanted, target, progress)
                 return target
             except _Refused as error:
                 said.append(f"{place}: {error}")
+    other = "NPM_CONFIG_REGISTRY=ADDRESS" if wanted.registry == "npm" else _OTHER_INDEX
     raise UserError(
         f"could not get {wanted.file} ({wanted.size:,} bytes, sha256 {wanted.sha256}).\n"
         + "\n".join(f"  {line}" for line in said or ["pip is configured with no index and no folder of files"])
-        + "\nCheck the connection and try again; or name another package index with PIP_INDEX_URL=ADDRESS or "
-        f"`pip config set global.index-url ADDRESS`; or put the file into {target.parent} yourself."
+        + f"\nCheck the connection and try again; or name another package index with {other}; or put the file into "
+        f"{target.parent} yourself."
     )
 
 
@@ -193,6 +199,8 @@ def _chunks(source: str | Path, session: requests.Session, timeout: float) -> It
 
 def _locate(place: Place, wanted: Remote, session: requests.Session, timeout: float) -> str | Path:
     """The URL or the path of the file at one place. Raises _Refused when it isn't there."""
+    if wanted.registry == "npm":
+        return f"{place.address}/{wanted.project}/-/{wanted.file}"
     folder = place.folder
     if folder is None:
         return _linked(_page_links(place, wanted, session, timeout), wanted)

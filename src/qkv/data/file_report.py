@@ -82,7 +82,12 @@ def _labels(config: PairConfig, loaded: Loaded) -> dict[str, Any] | None:
     kinds = round(sum(1 / (1 + len(one.look_alikes)) for one in every))
     if counts.total() < 3 * kinds and (counts.total() == kinds or not _named_so(config, loaded)):
         return None
-    alike = {one.symbol: one.look_alikes for one in every if one.look_alikes}
+    return look_alikes(counts)
+
+
+def look_alikes(counts: Counter[str]) -> dict[str, Any]:
+    """Counts of labels, which of them look alike, and how many fewer they would be in NFC ("composed")."""
+    alike = {one.symbol: one.look_alikes for one in rare(counts, counts.total() + 1) if one.look_alikes}
     composed = len(counts) - len({normalise(label, "NFC") for label in counts})
     return {"counts": dict(counts.most_common()), "look_alikes": alike, "composed": composed}
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import url2pathname
 
 PUBLIC_INDEX = "https://pypi.org/simple"
+PUBLIC_NPM = "https://registry.npmjs.org"
 
 _LISTED = re.compile(r"(?P<section>[\w:-]+)\.(?P<option>[\w.-]+)=(?P<value>.*)")
 _SECTIONS = ("global", "download", "install")  # the later one wins
@@ -83,6 +84,21 @@ def configured() -> Mirrors:
         proxy=options.get("proxy") or None,
         trusted_hosts=tuple(options.get("trusted-host", "").split()),
     )
+
+
+def npm_registry() -> str:
+    """The address of the npm registry: the environment's, that of .npmrc here or at home, else the public one."""
+    for name, value in os.environ.items():
+        if name.lower() == "npm_config_registry" and value:
+            return value.rstrip("/")
+    for folder in (Path.cwd(), Path.home()):
+        try:
+            text = (folder / ".npmrc").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if found := re.search(r"^\s*registry\s*=\s*(\S+)", text, re.MULTILINE):
+            return found[1].rstrip("/")
+    return PUBLIC_NPM
 
 
 def _seconds(options: Mapping[str, str]) -> float:

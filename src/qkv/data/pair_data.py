@@ -18,7 +18,7 @@ from qkv.data.too_long import TooLong
 from qkv.errors import UserError, nearest
 
 NAME = "pairs"
-KINDS = ("characters", "graphemes", "spaces", "inventory:FILE", "bpe", "unigram")
+KINDS = ("characters", "graphemes", "spaces", "words", "inventory:FILE", "bpe", "unigram")
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def symbol_kind(said: str) -> SymbolKind:
         return SymbolKind(kind, inventory=tuple(read_inventory(rest)))
     if kind in ("bpe", "unigram") and (not rest or rest.isdigit()):
         return SymbolKind(kind, size=int(rest)) if rest else SymbolKind(kind)
-    if kind in ("characters", "graphemes", "spaces") and not rest:
+    if kind in ("characters", "graphemes", "spaces", "words") and not rest:
         return SymbolKind(kind)
     raise UserError(f"unknown symbols {said!r}.{nearest(kind, KINDS)} Kinds: {', '.join(KINDS)}")
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,17 @@ def fingerprint(splits: Mapping[str, Sequence[Example]], options: Mapping[str, o
     return digest.hexdigest()
 
 
-def spread(examples: Sequence[Example], count: int) -> list[Example]:
+def fingerprint_of(splits: Mapping[str, Sequence[Any]], options: Mapping[str, object]) -> str:
+    """The same of examples of any dataclass, field by field."""
+    digest = hashlib.sha256(json.dumps(dict(options), sort_keys=True).encode())
+    for name, examples in splits.items():
+        digest.update(json.dumps(name).encode() + b"\n")
+        for field in fields(examples[0]) if examples else ():
+            digest.update(json.dumps([getattr(one, field.name) for one in examples]).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def spread(examples: Sequence[T], count: int) -> list[T]:
     """At most `count` examples at even distances: files are often sorted."""
     if len(examples) <= count:
         return list(examples)

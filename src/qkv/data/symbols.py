@@ -1,9 +1,9 @@
 """Symbols and their ids: a vocabulary that any reader of Hugging Face `tokenizers` files can open.
 
-A side's lines become symbols in one of six kinds: "characters" (code points, spaces too), "graphemes" (what a person
-sees as one character), "spaces" (what stands between white space), "inventory" (the longest of a list of symbols that
-fits), "bpe" and "unigram" sub-words. The library's rule for graphemes is Unicode's before 15.1: a Devanagari conjunct
-is cut behind its virama.
+A side's lines become symbols in one of seven kinds: "characters" (code points, spaces too), "graphemes" (what a person
+sees as one character), "spaces" (what stands between white space), "words" (in lower case; punctuation marks, Han
+characters and kana each by itself), "inventory" (the longest of a list of symbols that fits), "bpe" and "unigram"
+sub-words. The library's rule for graphemes is Unicode's before 15.1: a Devanagari conjunct is cut behind its virama.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from qkv.data import subwords
 from qkv.data.segment import normalise
@@ -27,7 +27,7 @@ CONTROLS = (" <pad>", " <bos>", " <eos>", " <unk>")
 """Names by id. The blank in front keeps them apart from data: no symbol of any kind is longer than one character and
 begins with a blank, so that "<pad>" in a file is a symbol like any other."""
 
-KINDS = ("characters", "graphemes", "spaces", "inventory", "bpe", "unigram")
+KINDS = ("characters", "graphemes", "spaces", "words", "inventory", "bpe", "unigram")
 
 _SHOWN = tuple(name.strip() for name in CONTROLS)
 _SUBWORDS = subwords.KINDS
@@ -37,6 +37,10 @@ _HALVES = re.compile("[\ud800-\udfff]")
 # Unicode's White_Space, at which `tokenizers` separates; str.split() also separates at U+001C to U+001F.
 _SPACE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _WORDS = re.compile(f"[^{_SPACE}]+")
+
+_ALONE = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
+_WORD = rf"{_ALONE}|(?:(?!{_ALONE})[\p{{L}}\p{{M}}\p{{N}}])+|[^\p{{L}}\p{{M}}\p{{N}}]"
+"""Of kind "words": a character of these scripts, a run of other letters, marks and numbers, or a single sign."""
 
 
 class Symbols:
@@ -105,6 +109,8 @@ class Symbols:
             return _WORDS.findall(text)
         if self.kind in _SUBWORDS:
             return [self._shown(i) for i in self._tokenizer.encode(text).ids]
+        if self.kind == "words":
+            text = self._tokenizer.normalizer.normalize_str(text)
         return [piece for piece, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)] if text else []
 
     def encode(self, text: str) -> list[int]:
@@ -144,7 +150,7 @@ class Symbols:
         """The symbols as a line of text: the inverse of `split`."""
         if self.kind in _SUBWORDS:
             return self._tokenizer.decoder.decode(list(symbols))
-        return (" " if self.kind == "spaces" else "").join(symbols)
+        return (" " if self.kind in ("spaces", "words") else "").join(symbols)
 
     def text(self, ids: Iterable[int]) -> str:
         """The line of text that ids stand for."""
@@ -231,6 +237,11 @@ def _whole(vocabulary: dict[str, int], kind: str, inventory: Iterable[str]) -> T
     if kind == "spaces":
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         return tokenizer
+    if kind == "words":
+        tokenizer.normalizer = normalizers.Lowercase()
+        cut = pre_tokenizers.Split(Regex(_WORD), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), cut])
+        return tokenizer
     longest_first = sorted(inventory, key=lambda symbol: (-len(symbol), symbol))
     patterns = {
         "characters": r"[\s\S]",
@@ -252,6 +263,7 @@ def _parsed(text: str, path: str | Path) -> tuple[Tokenizer, str]:
     kinds = {
         ("WordLevel", "Split"): "inventory",
         ("WordLevel", "WhitespaceSplit"): "spaces",
+        ("WordLevel", "Sequence"): "words",
         ("BPE", "Metaspace"): "bpe",
         ("Unigram", "Metaspace"): "unigram",
     }

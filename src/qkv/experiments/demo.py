@@ -25,7 +25,8 @@ from qkv.inspection.record import record
 from qkv.run.folder import make_folder, typed_path
 from qkv.run.run import Run, build_model, resolve_device
 from qkv.tasks.metrics import error_rates
-from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
+from qkv.tasks.prediction import Prediction
+from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
 from qkv.training.events import Event, Listener, Progress
 from qkv.training.settings import Settings, resolve
 from qkv.training.train import stored_run, train

@@ -99,7 +99,7 @@ def own_test(run: Run, progress: fetch.Progress | None = None) -> Given:
         if config is not None:
             options = {key: value for key, value in table.items() if key not in ("name", "fingerprint")}
             typed(config, options, f"{run.folder / CONFIG}: data")
-        pairs = sources.pairs_of(table, progress)
+        pairs = sources.data_of(table, progress)
     except UserError as error:
         raise UserError(
             f"the data that {run.folder} was trained on cannot be read: give --data FILE ({error})"

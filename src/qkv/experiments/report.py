@@ -74,6 +74,16 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Rows of texts and numbers under column names; numbers stand to the right."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | float]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Attention:
     """Weights (Tq, Tk) of one head or (H, Tq, Tk) of all heads of a layer, for one input, with a label per token.
 
@@ -116,6 +126,7 @@ def write_report(
     unseen_title: str = "Inputs that are in no data set",
     examples_right: Sequence[Example] = (),
     examples_wrong: Sequence[Example] = (),
+    tables: Sequence[Table] = (),
     alignments: Sequence[Attention] = (),
     self_attention: Attention | None = None,
     shapes: Sequence[shapes.Row] = (),
@@ -131,7 +142,7 @@ def write_report(
     page = {
         "title": title, "summary": summary, "metrics": metrics, "unseen": unseen, "unseen_title": unseen_title,
         "right": examples_right, "wrong": examples_wrong, "shapes": shapes, "next_steps": next_steps,
-        "positions": positions,
+        "positions": positions, "tables": tables,
         "curves": [(curve, drawing.curve(curve)) for curve in learning],
         "alignments": [(one, drawing.attention(one, aligned=True)) for one in alignments],
         "self_attention": self_attention and (self_attention, drawing.attention(self_attention)),

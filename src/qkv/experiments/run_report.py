@@ -12,11 +12,13 @@ import torch
 from qkv.data.pairs import Example as Pair
 from qkv.data.pairs import spread
 from qkv.experiments.report import Attention, Curve, Example, Metric, NextStep, PositionTable, Summary, write_report
+from qkv.experiments.text_report import report_texts
 from qkv.inspection import figures
 from qkv.inspection.record import Record, record
 from qkv.inspection.shapes import Row, trace
 from qkv.nn.positions import Sinusoidal, sinusoid
 from qkv.run.run import Run
+from qkv.tasks.seq2seq import Seq2Seq
 
 SENTENCE = "the-cat-sat-on-the-mat"
 WORDS = ("transformer", "attention", "knowledge", "through", "phoenix", "queue")
@@ -37,11 +39,14 @@ def report_run(
 ) -> Path:
     """Writes RUN/report/index.html, beside it alignment.png, and returns the page's path.
 
-    `test` are examples to show outputs for, right and wrong; `baseline` metrics stand beside the run's own.
+    Of a run on labelled texts the page is that of `text_report`. `test` are examples to show outputs for, right and
+    wrong; `baseline` metrics stand beside the run's own.
     """
+    if not isinstance(run.task, Seq2Seq):
+        return report_texts(run)
     words = [w for w in WORDS if all(symbol in run.task.source for symbol in run.task.source.split(w))]
     right, wrong = _right_and_wrong(run, test)
-    alignments = [_alignment(run, word) for word in words]
+    alignments = [one for word in words if (one := _alignment(run, word)) is not None]
     page = write_report(
         run.folder / "report" / "index.html",
         title=f"{run.config['model']['name']} on {run.config['data']['name']}",
@@ -89,10 +94,12 @@ def _recorded(run: Run, text: str) -> tuple[list[Record], list[str], list[str]]:
     return list(seen), output, run.task.source.split(text)
 
 
-def _alignment(run: Run, text: str) -> Attention:
-    """All heads of the decoder layer that looks at the source most sharply."""
+def _alignment(run: Run, text: str) -> Attention | None:
+    """All heads of the decoder layer that looks at the source most sharply; None where none looks."""
     seen, output, letters = _recorded(run, text)
     cross = [one for one in seen if one.path.endswith("cross_attention")]
+    if not cross:
+        return None
     sharpest = min(cross, key=lambda one: float(_entropy(one.weights)))
     return Attention(
         title=f"{text}: {run.task.target.join(output)}",
@@ -112,7 +119,9 @@ def _self_attention(run: Run) -> Attention | None:
     if any(symbol not in run.task.source for symbol in run.task.source.split(SENTENCE)):
         return None
     seen, _, letters = _recorded(run, SENTENCE)
-    first = next(one for one in seen if one.path.startswith("encoder."))
+    first = next((one for one in seen if one.path.startswith("encoder.")), None)
+    if first is None:
+        return None
     sharpest = min(first.weights[0], key=lambda head: float(_entropy(head)))
     labels = [*letters, "eos"]
     return Attention(

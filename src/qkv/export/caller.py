@@ -14,8 +14,7 @@ def encode(folder, symbols, text):
     """The ids of a text, eos at the end; what the model has never seen is unk. ValueError: too long, or empty."""
     if symbols["normalise"] != "none":
         text = unicodedata.normalize(symbols["normalise"], text)
-    source = symbols["source"]
-    if source["pattern"] is None:
+    if (source := symbols["source"])["pattern"] is None:
         from tokenizers import Tokenizer  # for graphemes and sub-words only
 
         ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
@@ -52,8 +51,10 @@ def answers(folder, texts, int8=False, batch=32):
 
 if __name__ == "__main__":
     given = [text for text in sys.argv[1:] if text != "--int8"]
+    if not given or "--help" in given:
+        sys.exit(__doc__)
     try:
-        for text, answer in zip(given, answers(Path(__file__).parent, given, "--int8" in sys.argv), strict=True):
-            print(f"{text}\t{answer}")
+        found = zip(given, answers(Path(__file__).parent, given, "--int8" in sys.argv), strict=True)
+        sys.stdout.writelines(f"{text}\t{answer}\n" for text, answer in found)
     except ValueError as error:
         sys.exit(f"error: {error}")

@@ -170,7 +170,7 @@ class _Export:
 
 def _data_words(run: Run) -> list[str]:
     try:
-        pairs = data_sources.pairs_of(run.config.get("data", {}))
+        pairs = data_sources.data_of(run.config.get("data", {}))
     except UserError as error:
         raise UserError(f"the run's data are needed to check the export ({error}); or give words to check on") from None
     return [example.source for example in spread(pairs.test or pairs.dev or pairs.train, MOST_WORDS)]

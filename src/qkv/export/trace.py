@@ -131,11 +131,22 @@ def _exported(
                 output_names=outputs, opset_version=OPSET, verbose=False,
             )  # fmt: skip
     except torch.onnx.errors.OnnxExporterError as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
         raise UserError(f"torch cannot turn this model into ONNX: {str(error.__cause__ or error)[:400]}") from error
     assert program is not None
     made = program.model_proto
     _tidy(made.graph)
     return made
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: torch's exporter wraps it as it does every other."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _tidy(graph: onnx.GraphProto) -> None:

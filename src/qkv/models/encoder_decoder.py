@@ -6,17 +6,17 @@ Letters: B batch, Ts source time, Tt target time, V target vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from qkv.models.heads import NextToken
-from qkv.models.transformer import DecoderState, TransformerDecoder, TransformerEncoder
+from qkv.models.transformer import TransformerDecoder, TransformerEncoder, make_positions
 from qkv.nn.attention import MultiHeadAttention
 from qkv.nn.blocks import NORMS, DecoderBlock, EncoderBlock, Residual, feed_forward, residual
 from qkv.nn.checks import check_heads
-from qkv.nn.positions import ALiBi, Embedding, Learned, Positions, Rotary, Sinusoidal
+from qkv.nn.positions import Embedding
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,14 @@ class EncoderDecoderConfig:
                 raise ValueError(f"{name} {getattr(self, name)}: must not be negative")
 
 
-LEARNED_MAX_LEN = 512
-
-
 class EncoderDecoder(nn.Module):
-    """Any encoder body and any decoder body, with a head over the target vocabulary."""
+    """Any encoder body and any decoder body, with a head over the target vocabulary.
 
-    def __init__(self, encoder: TransformerEncoder, decoder: TransformerDecoder, head: NextToken):
+    The encoder is called `encoder(source, mask)`. The decoder is called `decoder(target, memory, memory_mask, mask)`,
+    and writes symbol by symbol with `start(memory, memory_mask)` and `step(tokens, state, mask)`.
+    """
+
+    def __init__(self, encoder: Any, decoder: Any, head: NextToken):
         super().__init__()
         self.encoder, self.decoder, self.head = encoder, decoder, head
 
@@ -78,7 +79,7 @@ class EncoderDecoder(nn.Module):
         memory = self.encoder(source, source_mask)
         return self.head(self.decoder(target, memory, source_mask, target_mask))
 
-    def prefill(self, inputs: dict[str, Tensor]) -> tuple[Float[Tensor, "B V"], DecoderState]:
+    def prefill(self, inputs: dict[str, Tensor]) -> tuple[Float[Tensor, "B V"], Any]:
         """Reads the source and the prompt: (logits of the next symbol, state).
 
         `inputs` has "source" (B, Ts), "target" (B, Tp), the prompt, which starts with bos, and optionally
@@ -93,7 +94,7 @@ class EncoderDecoder(nn.Module):
         states, state = self.decoder.step(inputs["target"], state, target_mask)
         return self.head(states[:, -1:])[:, 0], state  # (B, V)
 
-    def step(self, tokens: Int[Tensor, " B"], state: DecoderState) -> tuple[Float[Tensor, "B V"], DecoderState]:
+    def step(self, tokens: Int[Tensor, " B"], state: Any) -> tuple[Float[Tensor, "B V"], Any]:
         """One symbol more for each row: (logits of the symbol after it, state)."""
         states, state = self.decoder.step(tokens[:, None], state)
         return self.head(states)[:, 0], state  # (B, V)
@@ -118,7 +119,8 @@ def build(config: EncoderDecoderConfig, n_source: int, n_target: int) -> Encoder
         return feed_forward(config.d_model, config.d_ff, config.activation, config.dropout)
 
     def embedding(n_tokens: int) -> Embedding:
-        return Embedding(n_tokens, config.d_model, make_positions(config), config.dropout)
+        positions = make_positions(config.positions, config.d_model, config.n_heads)
+        return Embedding(n_tokens, config.d_model, positions, config.dropout)
 
     def last_norm() -> nn.Module | None:
         return NORMS[config.norm](config.d_model) if config.pre_norm else None
@@ -140,20 +142,3 @@ def build(config: EncoderDecoderConfig, n_source: int, n_target: int) -> Encoder
     return EncoderDecoder(
         TransformerEncoder(source, encoder, last_norm()), TransformerDecoder(target, decoder, last_norm()), head
     )
-
-
-def make_positions(config: EncoderDecoderConfig) -> Positions:
-    """The positions that the config names."""
-    if config.positions == "rotary" and (config.d_model // config.n_heads) % 2:
-        raise ValueError(
-            f"rotary positions need an even head width, d_model {config.d_model} / n_heads {config.n_heads} gives "
-            f"{config.d_model // config.n_heads}"
-        )
-    makers = {
-        "sinusoidal": lambda: Sinusoidal(config.d_model),
-        "learned": lambda: Learned(config.d_model, LEARNED_MAX_LEN),
-        "rotary": Rotary,
-        "alibi": lambda: ALiBi(config.n_heads),
-        "none": Positions,
-    }
-    return makers[config.positions]()

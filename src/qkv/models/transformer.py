@@ -5,7 +5,7 @@ Letters: B batch, T time (Ts source, Tt target), D d_model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,7 +15,18 @@ from torch import Tensor, nn
 
 from qkv.nn.blocks import BlockState, DecoderBlock, EncoderBlock
 from qkv.nn.masks import AttentionMask
-from qkv.nn.positions import Embedding, Placement, real_positions
+from qkv.nn.positions import (
+    ALiBi,
+    Embedding,
+    Learned,
+    Placement,
+    Positions,
+    Rotary,
+    Sinusoidal,
+    real_positions,
+)
+
+LEARNED_MAX_LEN = 512
 
 
 class TransformerEncoder(nn.Module):
@@ -27,12 +38,20 @@ class TransformerEncoder(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm or nn.Identity()
 
-    def forward(self, tokens: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
-        """States of all tokens. `mask` (B, T) is True on real tokens; padding may stand on either side."""
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """States of all tokens. `mask` (B, T) is True on real tokens; padding may stand on either side.
+
+        `segments` (B, T) tells texts of a pair apart, where the embedding has vectors for them.
+        """
         pos = real_positions(mask, tokens.size(1), tokens.device)
         positions = self.embedding.positions
         place = Placement(positions, pos, positions.bias(pos, pos))
-        x = self.embedding(tokens, pos)
+        x = self.embedding(tokens, pos, segments)
         keys = _keys(mask)
         for block in self.blocks:
             x = block(x, keys, place)
@@ -138,3 +157,23 @@ def _joined_mask(state: DecoderState, tokens: Tensor, mask: Tensor | None) -> Te
 def _next_positions(state: DecoderState, tokens: Tensor, so_far: Tensor | None) -> Tensor:
     length = state.pos.size(1) + tokens.size(1)
     return real_positions(so_far, length, tokens.device)[:, state.pos.size(1) :]  # (B|1, T)
+
+
+def make_positions(kind: str, d_model: int, n_heads: int) -> Positions:
+    """The positions of that name: sinusoidal, learned (up to 512), rotary, alibi or none.
+
+    Raises ValueError for rotary positions of heads whose width is odd.
+    """
+    if kind == "rotary" and (d_model // n_heads) % 2:
+        raise ValueError(
+            f"rotary positions need an even head width, d_model {d_model} / n_heads {n_heads} gives "
+            f"{d_model // n_heads}"
+        )
+    makers: dict[str, Callable[[], Positions]] = {
+        "sinusoidal": lambda: Sinusoidal(d_model),
+        "learned": lambda: Learned(d_model, LEARNED_MAX_LEN),
+        "rotary": Rotary,
+        "alibi": lambda: ALiBi(n_heads),
+        "none": Positions,
+    }
+    return makers[kind]()

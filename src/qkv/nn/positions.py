@@ -165,15 +165,34 @@ class Embedding(nn.Module):
     """Token vectors times sqrt(d_model), plus positions, then dropout (Vaswani et al. 2017, section 3.4).
 
     Vectors start with standard deviation 1/sqrt(d_model), so that after scaling a word weighs as much as a position.
+    With `n_segments` above 1 a learned vector of the token's segment is added, and `norm` stands before the dropout
+    (both as in BERT: Devlin et al. 2019, section 3).
     """
 
-    def __init__(self, n_tokens: int, d_model: int, positions: Positions, dropout: float = 0.1):
+    def __init__(
+        self,
+        n_tokens: int,
+        d_model: int,
+        positions: Positions,
+        dropout: float = 0.1,
+        *,
+        n_segments: int = 1,
+        norm: nn.Module | None = None,
+    ):
         super().__init__()
         self.tokens = nn.Embedding(n_tokens, d_model)
         nn.init.normal_(self.tokens.weight, std=d_model**-0.5)
         self.positions = positions
+        self.segments = nn.Embedding(n_segments, d_model) if n_segments > 1 else None
+        self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(d_model)
 
-    def forward(self, tokens: Int[Tensor, "B T"], pos: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        return self.dropout(self.positions.embed(self.tokens(tokens) * self.scale, pos))
+    def forward(
+        self, tokens: Int[Tensor, "B T"], pos: Int[Tensor, "#B T"], segments: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """`segments` is read where there are vectors for them; None: all tokens are of segment 0."""
+        x = self.positions.embed(self.tokens(tokens) * self.scale, pos)
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        return self.dropout(self.norm(x))

@@ -25,7 +25,7 @@ from qkv.run.config import read_toml
 CONFIG, WEIGHTS, METRICS = "config.toml", "model.safetensors", "metrics.jsonl"
 
 _UNFINISHED = re.compile(
-    r"(config\.toml|model\.safetensors|metrics\.jsonl|checkpoint(\.previous)?\.pt|(target_)?tokenizer\.json)?\.\d+\.part"
+    r"(config\.toml|model\.safetensors|metrics\.jsonl|checkpoint(\.previous)?\.pt|(target_)?tokenizer\.json|labels\.json)?\.\d+\.part"
 )
 
 
@@ -130,6 +130,11 @@ def append_events(folder: Path, events: list[dict[str, Any]]) -> None:
             file.write(text)
     except OSError as error:
         raise UserError(f"cannot write {folder / METRICS}: {error.strerror or error}") from None
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the run in a folder has been trained to its end and scored."""
+    return any(event["event"] == "end" for event in read_events(folder))
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:

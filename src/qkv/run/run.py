@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from qkv.errors import UserError, nearest
-from qkv.models import registry
+from qkv.models import registry as models
 from qkv.run import folder as files
 from qkv.run.config import typed
-from qkv.tasks.seq2seq import Prediction, Seq2Seq, Seq2SeqConfig
+from qkv.tasks import registry as tasks
+from qkv.tasks.prediction import Prediction
+from qkv.tasks.seq2seq import Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -25,33 +27,26 @@ class Run:
     folder: Path
     config: dict[str, Any]
     model: nn.Module = field(repr=False)
-    task: Seq2Seq = field(repr=False)
+    task: Any = field(repr=False)
 
     def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        n_best: int = 1,
-        advance: Callable[[int], None] | None = None,
+        self, texts: Sequence[str], *, advance: Callable[[int], None] | None = None, **options: Any
     ) -> list[Prediction]:
-        """One Prediction for each text, in order; `beam` and `length_penalty` default to the run's own.
+        """One Prediction for each text, in order. `options` are those of the task's own `predict`.
 
-        Symbols unseen in training are listed in each Prediction's `unknown`. Raises UserError for an empty text and
+        Of seq2seq: beam, length_penalty (by default the run's own) and n_best. Symbols unseen in training are listed in
+        each Prediction's `unknown`. Raises UserError for an empty text, for an option that the task does not have, and
         for settings that cannot be (n_best larger than beam).
         """
         if isinstance(texts, str):
             raise UserError("predict takes a list of texts: predict([text])")
+        known = tasks.options_of(self.task)
+        for name in options:
+            if name not in known:
+                has = f"has {', '.join(known)}" if known else "has none"
+                raise UserError(f"the task {self.task.name} has no option {name!r}.{nearest(name, known)} It {has}")
         self.model.eval()
-        return self.task.predict(
-            self.model,
-            texts,
-            beam=beam,
-            length_penalty=length_penalty,
-            n_best=n_best,
-            advance=advance,
-        )
+        return self.task.predict(self.model, texts, advance=advance, **options)
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
@@ -63,12 +58,15 @@ class Run:
         return dict(ends[-1]["test"]) if ends else {}
 
 
-def build_model(config: Mapping[str, Any], sizes: Mapping[str, int]) -> nn.Module:
-    """The model of a [model] table, whose `name` is an architecture. UserError for a setting that cannot be."""
+def build_model(config: Mapping[str, Any], sizes: Mapping[str, int], head: str = Seq2Seq.head) -> nn.Module:
+    """The model of a [model] table, whose `name` is an architecture, with the head and the sizes of a task.
+
+    Raises UserError for a setting that cannot be, and for a head that the architecture does not carry.
+    """
     settings = dict(config)
-    entry = registry.find(str(settings.pop("name", "")))
+    entry = models.find(str(settings.pop("name", "")))
     try:
-        return entry.build(typed(entry.config, settings, "model"), **sizes)
+        return entry.build(head, typed(entry.config, settings, "model"), **sizes)
     except ValueError as error:
         raise UserError(f"model: {error}") from None
 
@@ -80,19 +78,17 @@ def load(run: str | Path, device: str = "cpu") -> Run:
     for table in ("model", "task"):
         if table not in config:
             raise UserError(f"{folder / files.CONFIG} has no [{table}] table: it is damaged or not a run's config")
-    task = Seq2Seq.load(folder, task_config(config["task"]))
-    model = build_model(config["model"], task.sizes)
+    task = tasks.load(task_config(config["task"]), folder)
+    model = build_model(config["model"], task.sizes, task.head)
     files.read_weights(folder, model)
     return Run(folder, config, model.to(resolve_device(device)).eval(), task)
 
 
-def task_config(table: Mapping[str, Any]) -> Seq2SeqConfig:
-    """The config of a [task] table, whose `name` is a task. UserError for a setting that cannot be."""
+def task_config(table: Mapping[str, Any]) -> Any:
+    """The settings of a [task] table, whose `name` is a task. UserError for a setting that cannot be."""
     settings = dict(table)
-    name = settings.pop("name", Seq2Seq.name)
-    if name != Seq2Seq.name:
-        raise UserError(f"unknown task {name!r}.{nearest(str(name), [Seq2Seq.name])} Known tasks: {Seq2Seq.name}")
-    return typed(Seq2SeqConfig, settings, "task")
+    entry = tasks.find(str(settings.pop("name", Seq2Seq.name)))
+    return typed(entry.config, settings, "task")
 
 
 def resolve_device(name: str) -> torch.device:

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from qkv.data.segment import normalise
 from qkv.errors import UserError
 from qkv.run.run import Run
-from qkv.tasks.seq2seq import Prediction
+from qkv.tasks.prediction import Prediction
+from qkv.tasks.registry import options_of
 
 CHUNK = 1024
 """Lines answered at once: sources of like length share a batch, and memory stays the same for any number of lines."""
@@ -56,7 +58,7 @@ def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterat
     for place, line in enumerate(lines):
         counted.lines += 1
         text = _as_trained(run, line.strip())
-        if not run.task.source.split(text):
+        if run.task.is_empty(text):
             counted.empty += 1
             found[place] = _nothing(line)
         elif text in asked.lexicon:
@@ -66,11 +68,17 @@ def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterat
             found[place] = _nothing(line)
         else:
             ask[place] = fitting
-    for place, one in zip(ask, run.predict(list(ask.values()), beam=asked.beam, n_best=asked.n_best), strict=True):
+    for place, one in zip(ask, run.predict(list(ask.values()), **_options(run, asked)), strict=True):
         counted.unfinished += not one.finished
         counted.unknown.update(one.unknown)
-        found[place] = _likely(replace(one, text=lines[place].strip()), asked.min_prob)
+        found[place] = _likely(replace(one, text=lines[place].strip()), asked)
     return (found[place] for place in range(len(lines)))
+
+
+def _options(run: Run, asked: Asked) -> dict[str, Any]:
+    """What the task is asked beside the texts: how wide to search, where it searches."""
+    searched = "n_best" in options_of(run.task)
+    return ({"beam": asked.beam} if asked.beam is not None else {}) | ({"n_best": asked.n_best} if searched else {})
 
 
 def _as_trained(run: Run, text: str) -> str:
@@ -102,7 +110,8 @@ def _known(text: str, asked: Asked) -> Prediction:
     return Prediction(text, right[0], 0.0, True, [], [(one, 0.0) for one in right], [1.0] * len(right))
 
 
-def _likely(one: Prediction, min_prob: float) -> Prediction:
-    """The best answer, and of the others those that the model holds for likely enough."""
-    kept = [place for place, held in enumerate(one.probabilities) if place == 0 or held >= min_prob]
+def _likely(one: Prediction, asked: Asked) -> Prediction:
+    """The best answer, and of the others asked for those that the model holds for likely enough."""
+    held = one.probabilities[: asked.n_best]
+    kept = [place for place, probability in enumerate(held) if place == 0 or probability >= asked.min_prob]
     return replace(one, n_best=[one.n_best[i] for i in kept], probabilities=[one.probabilities[i] for i in kept])

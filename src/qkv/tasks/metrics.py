@@ -19,6 +19,8 @@ _TONED = re.compile("[aeiouyɑɐɒæɛɜəɘɤɞɪɨɯɵøœɶɔoʊʉʌʏıɚɝ]
 _DIGITS = re.compile("(?<=[A-Za-z])[0-9]+$")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
+_CAPITALS = {"wer", "per", "bleu", "f1", "ece"}
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -28,6 +30,12 @@ class Metric:
     lower_is_better: bool
     unit: str
     title: str
+
+    @property
+    def short(self) -> str:
+        """The name as it is printed beside a figure: WER, chrf, macro F1."""
+        words = [word.upper() if word in _CAPITALS else word for word in self.name.split("_")]
+        return " ".join(words)
 
 
 METRICS: dict[str, Metric] = {
@@ -41,7 +49,16 @@ METRICS: dict[str, Metric] = {
         Metric("bleu", False, "", "BLEU"),
         Metric("chrf", False, "", "chrF2"),
         Metric("accuracy", False, "%", "right answers"),
+        Metric("entity_f1", False, "%", "F1 of whole entities, as conlleval counts"),
+        Metric("entity_precision", False, "%", "entities said that are right"),
+        Metric("entity_recall", False, "%", "entities there that were said"),
+        Metric("perplexity", True, "", "perplexity of the tokens asked for"),
         Metric("macro_f1", False, "%", "F1, mean over the classes"),
+        Metric("micro_f1", False, "%", "F1 of all labels together"),
+        Metric("ece", True, "%", "calibration error: how far probabilities are from shares of right answers"),
+        Metric("majority", False, "%", "right answers of who always says the most frequent label"),
+        Metric("unknown", True, "%", "tokens that training has not seen"),
+        Metric("beyond_limit", True, "%", "tokens beyond what one window holds"),
     )
 }
 """By name. What is not listed has no known direction, and nothing may be chosen by it."""

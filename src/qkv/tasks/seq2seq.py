@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,6 +26,7 @@ from qkv.generation.greedy import greedy
 from qkv.generation.protocol import Hypothesis, check_beam, decodes
 from qkv.tasks.batch import Batch
 from qkv.tasks.metrics import error_rates, text_rates, without_marks
+from qkv.tasks.prediction import Prediction
 
 Divide = Callable[[Callable[[Sequence[Any]], list[Any]], Sequence[Any]], list[Any]]
 """Has work on a list done in parts, and returns the whole of it."""
@@ -59,30 +60,12 @@ class Seq2SeqConfig:
             raise ValueError(f"targets must be one of {', '.join(get_args(Taken))}, got {self.targets!r}")
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """One answer: `output` symbols for `text`, `score` it was ranked by, symbols of `text` unseen in training.
-
-    `finished` is False when the output reached the length limit before it ended. `n_best` holds all answers asked
-    for, best first, as (symbols, score); the first one is `output`. `probabilities` are those of the same answers, of
-    the whole output given the text, as the model holds them.
-    """
-
-    text: str
-    output: str
-    score: float
-    finished: bool
-    unknown: list[str] = field(default_factory=list)
-    n_best: list[tuple[str, float]] = field(default_factory=list)
-    probabilities: list[float] = field(default_factory=list)
-
-
 class Seq2Seq:
     """Collates, scores and decodes pairs. Knows bos, eos and the shift; knows no model."""
 
     name = "seq2seq"
+    head = "next_token"
     metric = "per"
-    """What the best checkpoint is chosen by, where nobody says otherwise."""
 
     def __init__(self, config: Seq2SeqConfig, source: Symbols, target: Symbols):
         if config.max_length < 1:
@@ -113,6 +96,10 @@ class Seq2Seq:
     @property
     def _writes_text(self) -> bool:
         return self.target.kind in ("bpe", "unigram")  # sentences, whose words are what a reader judges
+
+    def is_empty(self, text: str) -> bool:
+        """Whether there is nothing in a text to predict from."""
+        return not self.source.split(text)
 
     def items(self, examples: Sequence[Example]) -> Items:
         """One training pair for every target of every example that `config.targets` takes, with its weight."""
@@ -191,18 +178,19 @@ class Seq2Seq:
         model: nn.Module,
         examples: Sequence[Example],
         *,
+        quick: bool = False,
         beam: int | None = None,
         advance: Callable[[int], None] | None = None,
         divide: Divide | None = None,
     ) -> dict[str, float]:
         """WER and PER in percent against the nearest target of each example, and the share of unfinished outputs.
 
-        Where targets are cut into sub-words also BLEU and chrF of the sentences. `divide(work, items)` returns
-        `work(items)`, and may have several processes do it.
+        Where targets are cut into sub-words also BLEU and chrF of the sentences. `quick`: by greedy search, whatever
+        the beam. `divide(work, items)` returns `work(items)`, and may have several processes do it.
         """
 
         def work(sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-            return self.decode(model, sources, beam=beam, advance=advance)
+            return self.decode(model, sources, beam=1 if quick else beam, advance=advance)
 
         sources = [self.source.encode(e.source) for e in examples]
         found = divide(work, sources) if divide is not None else work(sources)

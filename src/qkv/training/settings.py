@@ -8,17 +8,30 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qkv.data import pair_data, sources
+from qkv.data import sources
 from qkv.errors import UserError, nearest
 from qkv.models import registry
 from qkv.run.config import merged, read_toml, typed
 from qkv.run.folder import CONFIG
 from qkv.run.run import task_config
-from qkv.tasks.seq2seq import Seq2Seq, Seq2SeqConfig
+from qkv.tasks import registry as tasks
 from qkv.training.config import KeepConfig, TrainingConfig
 from qkv.training.memory import MemoryConfig
 
 TABLES = ("data", "model", "task", "training", "keep", "memory")
+
+SHARED = {"training": TrainingConfig, "keep": KeepConfig, "memory": MemoryConfig}
+"""Tables that have the same settings for every model and task."""
+
+USUAL_MODEL = {
+    "seq2seq": "encoder_decoder",
+    "classification": "transformer",
+    "tagging": "transformer",
+    "masked_lm": "transformer",
+}
+
+FITTED = {"steps": 1, "minutes": 0.0, "precision": "float32", "evaluations": 1}
+"""How long a model trains that is fitted to all examples at once."""
 
 BY_SIZE = ("model.d_model", "model.d_ff", "model.dropout", "training.batch_tokens")
 """Settings whose defaults depend on how many examples there are."""
@@ -33,7 +46,7 @@ class Settings:
 
     data: dict[str, Any]
     model: dict[str, Any]
-    task: Seq2SeqConfig
+    task: Any
     training: TrainingConfig
     keep: KeepConfig
     memory: MemoryConfig
@@ -59,7 +72,7 @@ class Settings:
 
     def as_table(self, version: str) -> dict[str, Any]:
         """What config.toml says."""
-        task = {"name": Seq2Seq.name, **asdict(self.task)}
+        task = {"name": tasks.name_of(self.task), **asdict(self.task)}
         typed_ones = {name: asdict(getattr(self, name)) for name in ("training", "keep", "memory")}
         return {"qkv": version, "data": self.data, "model": self.model, "task": task, **typed_ones}
 
@@ -80,7 +93,9 @@ class Settings:
         )
         stored_task = task_config(stored.get("task", {}))
         kept = typed(KeepConfig, stored.get("keep", {}), f"{folder / CONFIG}: keep")
-        task = replace(self.task, max_length=self.task.max_length or stored_task.max_length)
+        task = self.task
+        if type(task) is type(stored_task) and hasattr(task, "max_length"):
+            task = replace(task, max_length=task.max_length or stored_task.max_length)
         keep = replace(self.keep, metric=self.keep.metric or kept.metric)
         same = replace(settings, training=training, task=task, keep=keep)
         asked = same.as_table("")
@@ -109,37 +124,41 @@ class Settings:
 
 def resolve(config: str | Path | None, data: str | None, model: str | None, settings: Mapping[str, Any]) -> Settings:
     """Checked settings. Raises UserError for an unknown name or a value that cannot be, with the nearest right one."""
-    tables: dict[str, Any] = read_toml(config) if config is not None else {}
-    for name in tables:
-        if name not in (*TABLES, "qkv"):
-            raise UserError(f"{config} has no table [{name}].{nearest(name, TABLES)} Tables: {', '.join(TABLES)}")
-        if name in TABLES and not isinstance(tables[name], dict):
-            raise UserError(f"{config}: {name} must be a table, [{name}]")
-    names = {"data": sources.table_of(data) if data else {}, "model": {"name": model} if model else {}}
-    usual = {"data": _usual_data(settings), "model": {"name": "encoder_decoder"}}
-    tables = merged(usual, merged(tables, names))
-    entry, source = registry.find(str(tables["model"]["name"])), sources.find(str(tables["data"]["name"]))
-    known = {
-        "data": list(source.options),
-        "model": [f.name for f in dataclasses.fields(entry.config)],
-        "task": [f.name for f in dataclasses.fields(Seq2SeqConfig)],
-        "training": [f.name for f in dataclasses.fields(TrainingConfig)],
-        "keep": [f.name for f in dataclasses.fields(KeepConfig)],
-        "memory": [f.name for f in dataclasses.fields(MemoryConfig)],
-    }
+    tables = _tables(config)
+    settings = dict(settings)
+    if isinstance(task := settings.get("task"), str):
+        tables = merged(tables, {"task": {"name": settings.pop("task")}})
+    asked = tables.get("task", {}).get("name")
+    if asked is not None:
+        tasks.find(asked)
+    names = {"data": sources.table_of(data, asked, settings) if data else {}, "model": {"name": model} if model else {}}
+    tables = merged(tables, names)
+    tables = merged({"data": _usual_data(settings, asked)}, tables)
+    source = sources.find(str(tables["data"]["name"]))
+    task = tasks.find(asked or source.task)
+    if task.task.name != source.task:
+        raise UserError(f"{source.name} is data for the task {source.task}, not {asked}")
+    tables = merged({"model": {"name": USUAL_MODEL[source.task]}, "task": {"name": source.task}}, tables)
+    entry = registry.find(str(tables["model"]["name"]))
+    entry.check_head(task.task.head)
+    types = {"model": entry.config, "task": task.config, **SHARED}
+    known = {"data": list(source.options)}
+    known |= {name: [one.name for one in dataclasses.fields(kind)] for name, kind in types.items()}
     tables = merged(tables, by_table(settings, known))
-    model_settings = {key: value for key, value in tables["model"].items() if key != "name"}
-    options = {key: value for key, value in tables["data"].items() if key not in ("name", "fingerprint")}
+    if entry.fitted:
+        tables = merged(tables, {"training": FITTED})
     training = typed(TrainingConfig, tables.get("training", {}), "training")
     if not training.steps and not training.minutes:
         raise UserError("how long to train is not said: give minutes (--minutes 5) or steps (--steps 2000)")
+    options = {key: value for key, value in tables["data"].items() if key not in ("name", "fingerprint")}
     source.check(options)
     if source.config is not None:
         options = asdict(typed(source.config, options, "data"))
+    model_settings = {key: value for key, value in tables["model"].items() if key != "name"}
     return Settings(
         data={"name": source.name, **source.options, **options},
         model={"name": entry.name, **asdict(typed(entry.config, model_settings, "model"))},
-        task=task_config(tables.get("task", {})),
+        task=task_config(tables["task"]),
         training=training,
         keep=typed(KeepConfig, tables.get("keep", {}), "keep"),
         memory=typed(MemoryConfig, tables.get("memory", {}), "memory"),
@@ -147,17 +166,31 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
     )
 
 
+def _tables(config: str | Path | None) -> dict[str, Any]:
+    tables: dict[str, Any] = read_toml(config) if config is not None else {}
+    for name in tables:
+        if name not in (*TABLES, "qkv"):
+            raise UserError(f"{config} has no table [{name}].{nearest(name, TABLES)} Tables: {', '.join(TABLES)}")
+        if name in TABLES and not isinstance(tables[name], dict):
+            raise UserError(f"{config}: {name} must be a table, [{name}]")
+    return tables
+
+
 def _at(tables: Mapping[str, Mapping[str, Any]], name: str) -> Any:
     table, _, key = name.partition(".")
     return tables[table].get(key)
 
 
-def _usual_data(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _usual_data(settings: Mapping[str, Any], task: str | None) -> dict[str, Any]:
     """The data where none are named: the person's own where a file of theirs is, else the dictionary of the demo."""
     inside = settings.get("data")
-    asked = {key.removeprefix("data.") for key in settings if key.startswith("data.")}
-    asked |= set(inside) if isinstance(inside, Mapping) else set()
-    return {"name": pair_data.NAME if asked & {"train", "source", "target"} else "cmudict"}
+    asked = {key.removeprefix("data."): value for key, value in settings.items() if key.startswith("data.")}
+    asked |= inside if isinstance(inside, Mapping) else {}
+    if file := asked.get("train"):
+        return {"name": sources.table_of(str(file), task, settings)["name"]}
+    if task in (None, "seq2seq") and not asked.keys() & {"source", "target"}:
+        return {"name": "cmudict"}
+    return {"name": sources.OWN[task or "seq2seq"]}
 
 
 def by_table(settings: Mapping[str, Any], known: Mapping[str, list[str]]) -> dict[str, dict[str, Any]]:

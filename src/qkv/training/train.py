@@ -10,7 +10,7 @@ from qkv.data import sources
 from qkv.errors import UserError
 from qkv.run import folder as files
 from qkv.run.run import Run, load
-from qkv.training import lock
+from qkv.training import baseline, lock
 from qkv.training.by_size import for_examples
 from qkv.training.events import Listener, Progress, logger
 from qkv.training.processes import joined
@@ -29,17 +29,19 @@ def train(
     listeners: Sequence[Listener] | None = None,
     track: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
+    allow_unk: bool = False,
     **settings: Any,
 ) -> Run:
     """Trains a model and returns its run; the files are in `out` (runs/DATA-MODEL by default).
 
-    data         a name from the catalogue (`qkv data list`), or a file of pairs (`qkv data show FILE` explains it)
+    data         a name from the catalogue (`qkv data list`), or a file (`qkv data show FILE` explains how it is read)
     model        a name from the registry (`qkv models`)
     config       a TOML file with tables [data], [model], [task], [training], [keep], [memory]; the other arguments
                  override it
     settings     any setting by its own name (minutes=2, d_model=128) or by table (training={"lr": 1e-3})
     listeners    who hears of events (`qkv.training.events`); by default a progress line on stderr
     track        trackers by name besides: tensorboard, or FILE.py:CLASS
+    allow_unk    train although over 5 % of the tokens of dev or test are unknown
     progress     called with (bytes done, bytes in all) while data are fetched
 
     The same call again resumes an unfinished run and returns a finished one. Started by torchrun, the processes train
@@ -52,18 +54,21 @@ def train(
         trackers = [tracker(name) for name in track if together.first]
         stored = together.agreed(lambda: stored_run(folder, wanted))
         with together.first_before_others():
-            pairs = sources.pairs_of(wanted.data, progress)
-        wanted, notes = for_examples(wanted.with_data(pairs.fingerprint), len(pairs.train))
+            found = sources.data_of(wanted.data, progress)
+        wanted, notes = for_examples(wanted.with_data(found.fingerprint), len(found.train))
         if stored is not None:
             wanted = wanted.matching(stored, folder)
-            if together.agreed(lambda: _finished(folder)):
+            if together.agreed(lambda: files.is_finished(folder)):
                 run = load(folder, str(together.device))
                 logger.info("%s is finished; nothing to train", folder)
                 return run
-        for note in [*(f"data: {one}" for one in pairs.notes), *notes] if stored is None else ():
+        for note in [*(f"data: {one}" for one in found.notes), *notes] if stored is None else ():
             logger.info("%s", note)
         heard = [Progress()] if listeners is None else list(listeners)
-        return Trainer(wanted, folder, pairs, together, [*heard, *trackers], continued=stored is not None).run()
+        said = [*heard, *trackers]
+        trainer = Trainer(wanted, folder, found, together, said, continued=stored is not None, allow_unk=allow_unk)
+        beside = together.first and baseline.is_wanted(wanted)
+        return trainer.run(before=(lambda: baseline.fit(wanted, folder, found)) if beside else None)
 
 
 def stored_run(folder: Path, wanted: Settings) -> dict[str, Any] | None:
@@ -75,10 +80,8 @@ def stored_run(folder: Path, wanted: Settings) -> dict[str, Any] | None:
         stored = files.read_config(folder)
         wanted.matching(stored, folder, sized=False)
         return stored
-    if folder.is_dir() and not all(p.name == lock.NAME or files.unfinished(p) for p in folder.iterdir()):
+    if folder.is_dir() and not all(
+        p.name in (lock.NAME, baseline.FOLDER) or files.unfinished(p) for p in folder.iterdir()
+    ):
         raise UserError(f"{folder} exists and is not a run: choose another --out, so that nothing there is overwritten")
     return None
-
-
-def _finished(folder: Path) -> bool:
-    return any(event["event"] == "end" for event in files.read_events(folder))

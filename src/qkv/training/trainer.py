@@ -14,15 +14,17 @@ import torch
 from torch import nn
 
 import qkv
-from qkv.data.pairs import Example, Pairs, spread
-from qkv.errors import UserError, nearest
+from qkv.data.pairs import spread
+from qkv.errors import UserError
+from qkv.models import registry as models
 from qkv.run import folder as files
 from qkv.run.run import Run, build_model, load
-from qkv.tasks.metrics import Metric, metric
-from qkv.tasks.seq2seq import Seq2Seq
-from qkv.training import checkpoint, lock, memory
+from qkv.tasks import registry as tasks
+from qkv.tasks.registry import Data
+from qkv.training import checkpoint, checks, lock, memory
 from qkv.training.average import Average
 from qkv.training.events import JsonLines, Listener, counting, logger
+from qkv.training.fitting import Fitting
 from qkv.training.interrupt import finish_the_step
 from qkv.training.loop import Group, Loop
 from qkv.training.precision import choose_precision
@@ -44,24 +46,30 @@ class Trainer:
         self,
         settings: Settings,
         folder: Path,
-        pairs: Pairs,
+        data: Data,
         together: Processes,
         listeners: Sequence[Listener],
         continued: bool,
+        allow_unk: bool = False,
     ):
-        self.folder, self.pairs, self.together, self.continued = folder, pairs, together, continued
+        self.folder, self.data, self.together, self.continued = folder, data, together, continued
         # The file comes last: should the disk be full, the others are closed by then.
         self.listeners = [*listeners, JsonLines(folder)] if together.first else []
         torch.manual_seed(settings.training.seed)
-        self.task = Seq2Seq.of(settings.task, pairs)
-        self.metric = _chosen_metric(settings.keep.metric, self.task)
+        self.model_entry = models.find(settings.model["name"])
+        self.task = tasks.make(settings.task, data, self.model_entry)
+        self.metric = checks.chosen_metric(settings.keep.metric, self.task)
+        checks.unknown_tokens(self.task, data, allow_unk, say=together.first and not continued)
         self.settings, self.network = settings, self._network(settings)
         if together.first:
             files.make_folder(folder)
             self.lock = lock.own(folder)
 
-    def run(self) -> Run:
+    def run(self, before: Callable[[], object] | None = None) -> Run:
+        """Trains to the end. `before` is called when the folder is this run's own and nothing is trained yet."""
         try:
+            if before is not None:
+                before()
             self._prepare()
             self._begin()
             with finish_the_step() as stop:
@@ -78,8 +86,9 @@ class Trainer:
         why = "as before" if self.continued else precision.reason
         logger.info("training on %s in %s (%s)", self._where(), precision.name, why)
         config = replace(settings.training, precision=precision.name)
-        items = self.task.items(self.pairs.train)
-        self.loop = Loop(self.network, self.task, items, config, precision, config.steps, together)
+        items = self.task.items(self.data.train)
+        kind = Fitting if self.model_entry.fitted else Loop
+        self.loop = kind(self.network, self.task, items, config, precision, config.steps, together)
         if not config.steps:
             seconds = self.loop.seconds_per_step()
             config = replace(config, steps=together.agreed(lambda: max(1, round(60.0 * config.minutes / seconds))))
@@ -94,7 +103,7 @@ class Trainer:
         self.evaluate_at = {round(self.steps * (k + 1) / every) for k in range(every)} | {self.steps}
 
     def _network(self, settings: Settings) -> nn.Module:
-        network = build_model(settings.model, self.task.sizes)
+        network = build_model(settings.model, self.task.sizes, self.task.head)
         if settings.memory.gradient_checkpointing:
             memory.recompute(network)
         if settings.memory.fsdp:
@@ -186,10 +195,12 @@ class Trainer:
         )
 
     def _evaluate(self) -> None:
-        here, sample = self.loop.progressed, spread(self.pairs.dev, DEV_EXAMPLES)
-        with self.loop.averaged():
+        here, sample = self.loop.progressed, spread(self.data.dev, DEV_EXAMPLES)
+        # What a task draws to evaluate is the same each time, and no part of training's numbers.
+        with self.loop.averaged(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.settings.training.seed)
             loss = self.loop.mean_loss(self.task.items(sample))
-            found = {"loss": loss, **self._scores(sample, beam=1)}
+            found = {"loss": loss, **self._scores(sample, quick=True)}
             metrics = self.together.agreed(lambda: found)  # what is kept and when to stop hangs on them
             here.evaluated = here.step
             if here.judge(metrics[self.metric.name], self.metric.lower_is_better):
@@ -200,7 +211,7 @@ class Trainer:
                 "step": here.step,
                 "split": "dev",
                 "examples": len(sample),
-                "beam": 1,
+                **checks.searched(self.task, quick=True),
                 "tokens": here.tokens,
                 "seconds": round(here.seconds, 3),
                 "metrics": metrics,
@@ -211,30 +222,31 @@ class Trainer:
             logger.info("stopping early: no better dev %s in %d evaluations (%s)", self.metric.name, here.stale, best)
 
     def _scores(
-        self, examples: Sequence[Example], beam: int | None, advance: Callable[[int], None] | None = None
+        self, examples: Sequence[Any], quick: bool, advance: Callable[[int], None] | None = None
     ) -> dict[str, float]:
         self.loop.model.eval()
         # In float32, as `predict` computes. A model that is cut computes with all its processes at once.
         divide = None if self.loop.sharded else self.together.divide
-        return self.task.evaluate(self.loop.model, examples, beam=beam, advance=advance, divide=divide)
+        return self.task.evaluate(self.loop.model, examples, quick=quick, advance=advance, divide=divide)
 
     def _keep(self) -> None:
         model = self.loop.model
         if self.loop.sharded:
             with torch.random.fork_rng(devices=[]):
-                model = build_model(self.settings.model, self.task.sizes)
+                model = build_model(self.settings.model, self.task.sizes, self.task.head)
             model.load_state_dict(memory.whole(self.loop.model.state_dict()))
         if self.together.first:
             files.write_weights(self.folder, model)
 
     def _end(self) -> Run:
         self.together.wait()  # until the best weights are written
-        best = build_model(self.settings.model, self.task.sizes)
+        best = build_model(self.settings.model, self.task.sizes, self.task.head)
         files.read_weights(self.folder, best)
         memory.load_weights(self.loop.model, best.state_dict())
-        logger.info("scoring %d test examples", len(self.pairs.test))
-        mine = self.pairs.test if self.loop.sharded else self.together.share(self.pairs.test)
-        test = self._scores(self.pairs.test, beam=None, advance=counting(len(mine), "scored"))
+        self._calibrate()
+        logger.info("scoring %d test examples", len(self.data.test))
+        mine = self.data.test if self.loop.sharded else self.together.share(self.data.test)
+        test = self._scores(self.data.test, quick=False, advance=counting(len(mine), "scored"))
         here = self.loop.progressed
         self._say(
             {
@@ -243,8 +255,8 @@ class Trainer:
                 "seconds": round(here.seconds, 3),
                 "best_step": here.best_step,
                 "tokens": here.tokens,
-                "test_examples": len(self.pairs.test),
-                "beam": self.task.config.beam,
+                "test_examples": len(self.data.test),
+                **checks.searched(self.task, quick=False),
                 "test": test,
             }
         )
@@ -253,6 +265,14 @@ class Trainer:
         self.together.wait()
         # A model that had to be cut is not asked to fit one GPU.
         return load(self.folder, "cpu" if self.loop.sharded else str(self.loop.device))
+
+    def _calibrate(self) -> None:
+        """Has a task that answers with probabilities make them honest on dev, where it can."""
+        calibrate = getattr(self.task, "calibrate", None)
+        if calibrate is not None:
+            calibrate(self.loop.model.eval(), self.data.dev)
+            if self.together.first:
+                self.task.save(self.folder)
 
     def _save(self) -> None:
         for listener in self.listeners:
@@ -271,16 +291,6 @@ class Trainer:
     def _say(self, event: dict[str, Any]) -> None:
         for listener in self.listeners:
             listener.on(deepcopy(event))  # what one of them changes is no other's concern
-
-
-def _chosen_metric(asked: str, task: Seq2Seq) -> Metric:
-    chosen = metric(asked or task.metric)
-    if chosen.name not in task.metrics:
-        raise UserError(
-            f"keep.metric {asked!r}: this data and task have no such figure.{nearest(asked, task.metrics)} They have: "
-            f"{', '.join(task.metrics)}"
-        )
-    return chosen
 
 
 def _last_step(event: dict[str, Any], done: Progressed) -> int:

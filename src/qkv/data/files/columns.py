@@ -20,7 +20,7 @@ class Chosen:
 
 def one(table: Table, name: str | int) -> int:
     """The place of one column, by name or position. Raises UserError as `choose` does."""
-    return _find(table, name, "source", [])
+    return find(table, name, "source", [])
 
 
 def choose(table: Table, source: str | int | None = None, target: str | int | None = None) -> Chosen:
@@ -30,8 +30,7 @@ def choose(table: Table, source: str | int | None = None, target: str | int | No
     """
     notes: list[str] = []
     asked = [
-        None if one is None else _find(table, one, side, notes)
-        for one, side in ((source, "source"), (target, "target"))
+        None if one is None else find(table, one, side, notes) for one, side in ((source, "source"), (target, "target"))
     ]
     named = [i for i, name in enumerate(table.columns) if name.strip(OUTER)]
     left = [i for i in named if i not in asked]
@@ -53,7 +52,11 @@ def choose(table: Table, source: str | int | None = None, target: str | int | No
     return Chosen(asked[0], asked[1], notes)
 
 
-def _find(table: Table, wanted: str | int, side: str, notes: list[str]) -> int:
+def find(table: Table, wanted: str | int, side: str, notes: list[str]) -> int:
+    """The place of the column --data.`side`, by name or position from 1; adds to `notes` how it was found.
+
+    Raises UserError as `choose` does.
+    """
     name = str(wanted)
     if name.isdecimal() and name not in table.columns:
         place = int(name)
