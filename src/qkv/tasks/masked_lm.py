@@ -160,8 +160,8 @@ class MaskedLM:
                 batch = self.collate([items[row] for row in rows]).to(device)
                 with torch.no_grad():
                     logits = model(**batch.inputs)
+                    total += float(self.loss(logits, batch))
                 asked = batch.targets != IGNORED
-                total += float(self.loss(logits, batch))
                 right += float((logits[asked].argmax(-1) == batch.targets[asked]).sum())
                 count += batch.n_targets
                 if advance:

@@ -25,14 +25,17 @@ def word_windows(sizes: Sequence[int], window: int, stride: int) -> list[tuple[i
     Each begins at the first word that is `stride` sub-words or more behind the start of the one before.
     """
     ends = np.concatenate([[0], np.cumsum(sizes)])
-    found: list[tuple[int, int]] = []
-    start = 0
-    while True:
-        end = max(int(np.searchsorted(ends, ends[start] + window, side="right")) - 1, start + 1)
-        found.append((start, end))
-        if end >= len(sizes):
-            return found
-        start = min(max(int(np.searchsorted(ends, ends[start] + stride)), start + 1), end)
+
+    def end_of(start: int) -> int:
+        return max(int(np.searchsorted(ends, ends[start] + window, side="right")) - 1, start + 1)
+
+    found = [(0, end_of(0))]
+    while (last := found[-1])[1] < len(sizes):
+        start = min(max(int(np.searchsorted(ends, ends[last[0]] + stride)), last[0] + 1), last[1])
+        while end_of(start) <= last[1]:  # a long word ahead: the window would show nothing new
+            start += 1
+        found.append((start, end_of(start)))
+    return found
 
 
 def window_of(pieces: Sequence[Sequence[int]], tags: Sequence[int], first: int) -> Item:

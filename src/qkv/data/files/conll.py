@@ -45,17 +45,18 @@ def read_conll(path: str | Path, *, word: int = 1, tag: int = 0, encoding: str |
     """The sentences of a file. `word` and `tag` are columns from 1; tag 0 is the last one.
 
     Sentences end at blank lines (of blanks and tabs too); a line that begins with "# " where a sentence would begin is
-    a comment; -DOCSTART- begins a document. Raises UserError naming the lines whose columns are not as many as the
-    others', and for a column that is not there.
+    a comment, unless it is as wide as the others with a tag behind; -DOCSTART- begins a document. Raises UserError
+    naming the lines whose columns are not as many as the others', and for a column that is not there.
     """
     path = Path(path)
     raw = read(path)
     decoded = decode(raw, path, encoding)
     found = lines(decoded.text)
-    rows, comments, documents = _rows(found)
+    rows, documents = _rows(found)
+    rows, comments = _without_comments(rows)
     if not rows:
         raise UserError(f"{path} has no words: a word and its tag are expected on each line")
-    width = Counter(len(cells) for _, cells, _ in rows).most_common(1)[0][0]
+    width = _width(rows)
     _check(path, rows, width, word, tag)
     sentences = _sentences(rows, word - 1, (tag or width) - 1)
     notes = [*decoded.notes, *odd_characters(found)]
@@ -73,7 +74,7 @@ def looks_like_conll(path: str | Path, encoding: str | None = None) -> bool:
     found = lines(decode(raw, path, encoding).text)[:5000]
     if Path(path).suffix.lower() in (".conll", ".conllu", ".iob", ".bio", ".iob2"):
         return True
-    rows, _, documents = _rows(found)
+    rows, documents = _rows(found)
     blank = sum(not line.strip() for line in found)
     if documents:
         return True
@@ -87,25 +88,42 @@ def looks_like_conll(path: str | Path, encoding: str | None = None) -> bool:
 Row = tuple[int, list[str], int]
 
 
-def _rows(found: Sequence[str]) -> tuple[list[Row], int, int]:
-    """(line, cells, sentence number) of every word, comments, and documents."""
+def _rows(found: Sequence[str]) -> tuple[list[Row], int]:
+    """(line, cells, sentence number) of every line that is not blank, and the documents."""
     rows: list[Row] = []
-    comments = documents = sentence = 0
-    begins = True
+    documents = sentence = 0
     for number, line in enumerate(found, 1):
         bare = line.strip(" \t\ufeff")
         if not bare or bare.startswith(DOCSTART):
             documents += bool(bare)
-            sentence, begins = sentence + 1, True
+            sentence += 1
             if bare:
                 rows.append((number, [DOCSTART], sentence))
             continue
-        if begins and bare.startswith("# "):
-            comments += 1
-            continue
-        begins = False
         rows.append((number, bare.split("\t") if "\t" in bare and " " not in bare else _BLANKS.split(bare), sentence))
-    return rows, comments, documents
+    return rows, documents
+
+
+def _width(rows: Sequence[Row]) -> int:
+    return Counter(len(cells) for _, cells, _ in rows).most_common(1)[0][0]
+
+
+def _without_comments(rows: list[Row]) -> tuple[list[Row], int]:
+    """The rows that are words, and how many are comments: "# " before the words of a sentence, and no tag behind."""
+    signs = [row for row in rows if row[1][0] == "#" and len(row[1]) > 1]
+    if not signs or len(signs) == len(rows):
+        return rows, 0
+    others = [row for row in rows if row not in signs]
+    width, tags = _width(others), {cells[-1] for _, cells, _ in others}
+    begun: set[int] = set()
+    kept: list[Row] = []
+    for row in rows:
+        _, cells, sentence = row
+        if row in signs and sentence not in begun and not (len(cells) == width and cells[-1] in tags):
+            continue
+        begun.add(sentence)
+        kept.append(row)
+    return kept, len(rows) - len(kept)
 
 
 def _check(path: Path, rows: Sequence[Row], width: int, word: int, tag: int) -> None:
