@@ -15,6 +15,7 @@ from qkv.cli.options import console, device_option, download_bar, json_option, n
 from qkv.errors import UserError
 
 if TYPE_CHECKING:
+    from qkv.data.files.reading import FileConfig
     from qkv.experiments.evaluate import Answer, Evaluation, Given, Slice
     from qkv.run.run import Run
 
@@ -60,17 +61,18 @@ def command(
     device: str,
     as_json: bool,
 ) -> None:
-    """Score the run in folder RUN on pairs: on a file, or on its own test split while its data are still there.
+    """Score the run in folder RUN: on a file, or on its own test split while its data are still there.
 
-    Prints the metrics that training ends with, and those of slices: short and long sources, sources with symbols that
-    training never saw, sources with several right targets. What is left out of the file is counted and named by line.
+    Of a run on pairs it prints the metrics that training ends with, and those of slices: short and long sources,
+    sources with symbols that training never saw, sources with several right targets. Of a run on labels, tags or masked
+    words: its figures, those of short and long texts, and those of each label; --source and --target are then the
+    columns of text and label. What is left out of the file is counted and named by line.
 
     \b
     qkv eval runs/mine --data other.tsv
     qkv eval runs/mine --data other.csv --source word --target sound --beam 5 --nbest 3 -o answers.jsonl
     """
     from qkv.data.files.reading import FileConfig
-    from qkv.experiments import evaluate
     from qkv.run.config import typed
     from qkv.run.run import load
 
@@ -79,19 +81,42 @@ def command(
     asked = {name: value for name, value in asked.items() if value is not None}
     _check(data, source, target, asked, output)
     loaded = load(run, device)
+    reading = typed(FileConfig, asked, "data")
+    if loaded.task.name != "seq2seq":
+        from qkv.cli import eval_texts
+
+        eval_texts.refuse_options(loaded, {"beam": beam, "nbest": n_best > 1, "variants": variants})
+        eval_texts.evaluate(loaded, data, reading, (source, target), output, as_json)
+    else:
+        _evaluate(loaded, (data, source, target), reading, (beam, n_best), output, as_json)
+
+
+def _evaluate(
+    run: Run,
+    where: tuple[str | None, str | None, str | None],
+    reading: FileConfig,
+    search: tuple[int | None, int],
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Of pairs. `where` is the file and its columns of source and target, `search` beam and answers."""
+    from qkv.experiments import evaluate
+
+    data, source, _ = where
     if data is not None or source is not None:
-        given = evaluate.own_file(loaded, data, source, target, typed(FileConfig, asked, "data"))
+        given = evaluate.own_file(run, *where, reading)
     else:
         with download_bar() as progress:
-            given = evaluate.own_test(loaded, progress)
+            given = evaluate.own_test(run, progress)
     click.echo(f"evaluating on {given.name}: {len(given.examples):,} examples", err=True)
-    found = evaluate.evaluate(loaded, given.examples, beam=beam, n_best=n_best)
+    beam, n_best = search
+    found = evaluate.evaluate(run, given.examples, beam=beam, n_best=n_best)
     if output is not None:
         _write(Path(output), found.answers, n_best)
     if as_json:
-        print_json(_as_json(loaded, given, found, beam))
+        print_json(_as_json(run, given, found, beam))
         return
-    _print(loaded, given, found)
+    _print(run, given, found)
 
 
 def _check(

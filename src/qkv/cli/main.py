@@ -20,7 +20,7 @@ VERBS = {
     "demo": "Train a Transformer on real pairs in minutes and write a report page.",
     "train": "Train a model: on a data set of the catalogue, with any setting changed.",
     "predict": "Use a trained run on texts given here, in a file, or on standard input.",
-    "eval": "Score a trained run on pairs, whole and in slices.",
+    "eval": "Score a trained run on its test split or on a file, whole and in slices.",
     "export": "Write a trained run as ONNX graphs, checked against it.",
     "shapes": "Print the input and output shapes of every step of a model.",
     "models": "List the architectures and their settings.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--lexicon", metavar="FILE", help="Pairs that are answered as they stand there; the model has the rest.")
 @click.option("--too-long", type=click.Choice(["error", "truncate", "drop"]), default="error", show_default=True,
               help="What becomes of a text longer than training took (data.longest).")  # fmt: skip
+@click.option("--allow-unk", is_flag=True, help="Answer although over 5 % of the tokens are unknown to the run.")
 @click.option("--scores", is_flag=True, help="Print the score of each answer: log-probability a symbol.")
 @device_option
 @json_option
@@ -47,11 +48,15 @@ def command(
     min_prob: float,
     lexicon: str | None,
     too_long: str,
+    allow_unk: bool,
     scores: bool,
     device: str,
     as_json: bool,
 ) -> None:
     """Predict with the run in folder RUN: one output line for each text, in order, empty for an empty one.
+
+    A run of tags answers a line of words with a tag for each; a file of words, one a line (CoNLL), with the tag behind
+    each word.
 
     \b
     qkv predict runs/demo transformer attention
@@ -64,9 +69,14 @@ def command(
 
     loaded = load(run, device)
     data = loaded.config.get("data", {})
-    table, lines = (None, iter(texts)) if source is None else _texts(source, column, data)
+    conll = loaded.task.name == "tagging" and source not in (None, "-") and column is None and _is_conll(str(source))
+    if conll:
+        lines, table = (" ".join(words) for words in _words(str(source), data)), None
+    else:
+        table, lines = (None, iter(texts)) if source is None else _texts(source, column, data)
     known = {e.source: e.targets for e in _lexicon(lexicon, data)} if lexicon is not None else {}
-    asked, counted = Asked(beam, n_best, min_prob, known, int(data.get("longest", 0)), too_long), Counted()
+    asked = Asked(beam, n_best, min_prob, known, int(data.get("longest", 0)), too_long, allow_unk)
+    counted = Counted()
     # Standard input may come from somebody who types: a line is answered when it is there.
     found = answers(loaded, lines, asked, counted, 1 if source == "-" and sys.stdin.isatty() else 1024)
     if as_json:
@@ -76,10 +86,11 @@ def command(
                     "empty": counted.empty, "from_lexicon": counted.known, "too_long": counted.too_long})  # fmt: skip
         return
     shown_text = n_best > 1 or scores or source is None
+    shown = _in_conll if conll else lambda one: _lines(one, shown_text, scores)
     if output is not None:
-        _write(Path(output), table, found, shown_text, scores)
+        _write(Path(output), table, found, shown, scores)
     else:
-        for line in (line for one in found for line in _lines(one, shown_text, scores)):
+        for line in (line for one in found for line in shown(one)):
             click.echo(line)
     _warn(counted, source)
 
@@ -104,7 +115,31 @@ def _lines(one: Prediction, shown_text: bool, scores: bool) -> Iterator[str]:
         yield "\t".join(parts)
 
 
-def _write(path: Path, table: Table | None, found: Iterable[Prediction], shown_text: bool, scores: bool) -> None:
+def _in_conll(one: Prediction) -> Iterator[str]:
+    """A word and its tag on each line, and a blank one behind the sentence."""
+    yield from (f"{word}\t{tag}" for word, tag in zip(one.text.split(" "), one.output.split(" "), strict=True))
+    yield ""
+
+
+def _is_conll(source: str) -> bool:
+    from qkv.data.files.conll import looks_like_conll
+
+    return looks_like_conll(source)
+
+
+def _words(source: str, data: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    from qkv.data.files.conll import read_words
+
+    return read_words(source, word=int(data.get("word", 1)))
+
+
+def _write(
+    path: Path,
+    table: Table | None,
+    found: Iterable[Prediction],
+    shown: Callable[[Prediction], Iterator[str]],
+    scores: bool,
+) -> None:
     from qkv.run.folder import replacing
 
     with replacing(path) as part, part.open("w", encoding="utf-8-sig" if table else "utf-8", newline="") as file:
@@ -112,7 +147,7 @@ def _write(path: Path, table: Table | None, found: Iterable[Prediction], shown_t
             _write_table(file, table, found, scores)
             return
         for one in found:
-            file.writelines(f"{line}\n" for line in _lines(one, shown_text, scores))
+            file.writelines(f"{line}\n" for line in shown(one))
 
 
 def _write_table(file: TextIO, table: Table, found: Iterable[Prediction], scores: bool) -> None:
@@ -137,10 +172,14 @@ def _texts(source: str, column: str | None, data: dict[str, object]) -> tuple[Ta
     if column is None and Path(source).suffix.lower() not in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"):
         return None, iter(lines(decode(read(source), source).text))
     table = read_table(source)
-    usual = [n for n, name in enumerate(table.columns) if name == data.get("source")]
+    usual = [n for n, name in enumerate(table.columns) if name in (data.get("source"), data.get("text")) and name]
     usual += [n for n, name in enumerate(table.columns) if name.strip().casefold() in SOURCES]
     place = one(table, column) if column is not None else usual[0] if usual else 0
     click.echo(f"texts: column {place + 1} ({table.columns[place]})", err=True)
+    second = data.get("second")
+    if second and data.get("name") == "labels":
+        other = one(table, str(second))
+        return table, (f"{values[place]}\t{values[other]}" for _, values in table.rows)
     return table, (values[place] for _, values in table.rows)
 
 
@@ -167,6 +206,8 @@ def _warn(counted: Counted, source: str | None) -> None:
         click.echo(f"warning: {counted.empty} of {counted.lines} lines are empty; so are their outputs", err=True)
     if counted.unknown:
         click.echo(f"warning: {_never_seen(counted.unknown)}. Their outputs are a guess", err=True)
+    if counted.tokens:
+        click.echo(f"unknown tokens: {counted.unknown_share:.2f} %", err=True)
     if counted.too_long:
         named = ", ".join(map(str, counted.too_long[:10]))
         click.echo(f"warning: {len(counted.too_long)} lines were too long ({named}): cut or left empty", err=True)

@@ -34,7 +34,7 @@ class Given:
     """What to evaluate on: where it is from, examples, rows that were left out, and what a person should be told."""
 
     name: str
-    examples: Sequence[Example]
+    examples: Sequence[Any]
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

@@ -9,10 +9,15 @@ from itertools import islice
 from typing import Any
 
 from qkv.data.segment import normalise
+from qkv.data.symbols import UNK
 from qkv.errors import UserError
 from qkv.run.run import Run
+from qkv.tasks.masked_lm import MARK
 from qkv.tasks.prediction import Prediction
 from qkv.tasks.registry import options_of
+
+MOST_UNKNOWN = 5.0
+"""Percent of unknown tokens above which a run does not fit the texts."""
 
 CHUNK = 1024
 """Lines answered at once: sources of like length share a batch, and memory stays the same for any number of lines."""
@@ -28,6 +33,7 @@ class Asked:
     lexicon: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     longest: int = 0
     too_long: str = "error"
+    allow_unk: bool = False
 
 
 @dataclass
@@ -38,8 +44,15 @@ class Counted:
     empty: int = 0
     known: int = 0
     unfinished: int = 0
+    tokens: int = 0
+    unknown_tokens: int = 0
     too_long: list[int] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unknown_share(self) -> float:
+        """Percent of the tokens that training never saw, of tasks that read texts and write none."""
+        return 100.0 * self.unknown_tokens / max(self.tokens, 1)
 
 
 def answers(run: Run, lines: Iterable[str], asked: Asked, counted: Counted, chunk: int = CHUNK) -> Iterator[Prediction]:
@@ -68,11 +81,28 @@ def _chunk(run: Run, lines: list[str], asked: Asked, counted: Counted) -> Iterat
             found[place] = _nothing(line)
         else:
             ask[place] = fitting
+    _refuse_unknown(run, list(ask.values()), asked, counted)
     for place, one in zip(ask, run.predict(list(ask.values()), **_options(run, asked)), strict=True):
         counted.unfinished += not one.finished
         counted.unknown.update(one.unknown)
         found[place] = _likely(replace(one, text=lines[place].strip()), asked)
     return (found[place] for place in range(len(lines)))
+
+
+def _refuse_unknown(run: Run, texts: list[str], asked: Asked, counted: Counted) -> None:
+    if not hasattr(run.task, "whole_words"):
+        return
+    for text in texts:
+        parts = text.split() if run.task.name == "tagging" else text.replace(MARK, " ").split("\t")
+        ids = [id_ for part in parts for id_ in run.task.source.encode(part)]
+        counted.tokens += len(ids)
+        counted.unknown_tokens += ids.count(UNK)
+    if counted.unknown_share > MOST_UNKNOWN and not (asked.allow_unk or run.task.whole_words):
+        raise UserError(
+            f"{counted.unknown_share:.1f} % of the tokens of the first {counted.lines:,} lines are unknown to this run "
+            f"(at most {MOST_UNKNOWN:g} %): it was trained on texts of another kind, or these were decoded wrongly. "
+            "--allow-unk answers all the same"
+        )
 
 
 def _options(run: Run, asked: Asked) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from qkv.errors import UserError, nearest
+from qkv.run.stream import MOST_UNKNOWN
 from qkv.tasks.metrics import Metric, metric
 from qkv.tasks.registry import Data, Task
 from qkv.training.events import logger
-
-MOST_UNKNOWN = 5.0
-"""Percent of unknown tokens above which a vocabulary does not fit the texts."""
 
 
 def chosen_metric(asked: str, task: Task) -> Metric:

@@ -66,6 +66,23 @@ def read_conll(path: str | Path, *, word: int = 1, tag: int = 0, encoding: str |
     return Conll(path.name, sentences, documents, digest, decoded.encoding, width, notes)
 
 
+def read_words(path: str | Path, *, word: int = 1, encoding: str | None = None) -> list[tuple[str, ...]]:
+    """The words of each sentence of a file in this form, whatever stands behind them, or nothing does.
+
+    Raises UserError naming the lines that have no such column.
+    """
+    rows, _ = _rows(lines(decode(read(path), path, encoding).text))
+    rows, _ = _without_comments(rows)
+    short = [line for line, cells, _ in rows if len(cells) < word and cells != [DOCSTART]]
+    if short:
+        raise UserError(f"{path} has no column {word} in {some(short)}")
+    found: dict[int, list[str]] = {}
+    for _, cells, sentence in rows:
+        if cells != [DOCSTART]:
+            found.setdefault(sentence, []).append(cells[word - 1])
+    return [tuple(words) for words in found.values()]
+
+
 def looks_like_conll(path: str | Path, encoding: str | None = None) -> bool:
     """Whether most lines of a text file are a few columns with a tag behind, and blank lines part them."""
     raw = read(path)
