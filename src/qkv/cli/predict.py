@@ -69,11 +69,8 @@ def command(
 
     loaded = load(run, device)
     data = loaded.config.get("data", {})
-    conll = loaded.task.name == "tagging" and source not in (None, "-") and column is None and _is_conll(str(source))
-    if conll:
-        lines, table = (" ".join(words) for words in _words(str(source), data)), None
-    else:
-        table, lines = (None, iter(texts)) if source is None else _texts(source, column, data)
+    conll = loaded.task.name == "tagging" and column is None and _is_conll(source)
+    table, lines = _words(str(source), data) if conll else _texts(texts, source, column, data)
     known = {e.source: e.targets for e in _lexicon(lexicon, data)} if lexicon is not None else {}
     asked = Asked(beam, n_best, min_prob, known, int(data.get("longest", 0)), too_long, allow_unk)
     counted = Counted()
@@ -87,11 +84,7 @@ def command(
         return
     shown_text = n_best > 1 or scores or source is None
     shown = _in_conll if conll else lambda one: _lines(one, shown_text, scores)
-    if output is not None:
-        _write(Path(output), table, found, shown, scores)
-    else:
-        for line in (line for one in found for line in shown(one)):
-            click.echo(line)
+    _write(output, table, found, shown, scores)
     _warn(counted, source)
 
 
@@ -121,20 +114,20 @@ def _in_conll(one: Prediction) -> Iterator[str]:
     yield ""
 
 
-def _is_conll(source: str) -> bool:
+def _is_conll(source: str | None) -> bool:
     from qkv.data.files.conll import looks_like_conll
 
-    return looks_like_conll(source)
+    return source not in (None, "-") and looks_like_conll(str(source))
 
 
-def _words(source: str, data: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _words(source: str, data: Mapping[str, Any]) -> tuple[None, Iterator[str]]:
     from qkv.data.files.conll import read_words
 
-    return read_words(source, word=int(data.get("word", 1)))
+    return None, (" ".join(words) for words in read_words(source, word=int(data.get("word", 1))))
 
 
 def _write(
-    path: Path,
+    output: str | None,
     table: Table | None,
     found: Iterable[Prediction],
     shown: Callable[[Prediction], Iterator[str]],
@@ -142,7 +135,14 @@ def _write(
 ) -> None:
     from qkv.run.folder import replacing
 
-    with replacing(path) as part, part.open("w", encoding="utf-8-sig" if table else "utf-8", newline="") as file:
+    if output is None:
+        for line in (line for one in found for line in shown(one)):
+            click.echo(line)
+        return
+    with (
+        replacing(Path(output)) as part,
+        part.open("w", encoding="utf-8-sig" if table else "utf-8", newline="") as file,
+    ):
         if table is not None:
             _write_table(file, table, found, scores)
             return
@@ -160,13 +160,17 @@ def _write_table(file: TextIO, table: Table, found: Iterable[Prediction], scores
         out.writerow([*values, said, *([f"{one.score:.4f}"] if scores else [])])
 
 
-def _texts(source: str, column: str | None, data: dict[str, object]) -> tuple[Table | None, Iterator[str]]:
-    """The table that the file is, if it has columns, and its texts."""
+def _texts(
+    texts: tuple[str, ...], source: str | None, column: str | None, data: dict[str, object]
+) -> tuple[Table | None, Iterator[str]]:
+    """The table that the file is, if it has columns, and its texts; or those that were given."""
     from qkv.data.files.columns import one
     from qkv.data.files.encoding import decode, lines, read
     from qkv.data.files.header import SOURCES
     from qkv.data.files.table import read_table
 
+    if source is None:
+        return None, iter(texts)
     if source == "-":
         return None, (_decoded(line, number) for number, line in enumerate(sys.stdin.buffer, 1))
     if column is None and Path(source).suffix.lower() not in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"):

@@ -49,11 +49,19 @@ def command(ctx: click.Context, model: str, text: str, as_json: bool) -> None:
 def _untrained(name: str, text: str, settings: dict[str, object]):
     import torch
 
+    from qkv.models import registry
     from qkv.run.run import build_model
 
     torch.manual_seed(0)
     plain = {key.removeprefix("model."): value for key, value in settings.items()}
-    network = build_model({"name": name, **plain}, {"n_source": 32, "n_target": 43})
+    entry = registry.find(name)
     source = torch.randint(4, 32, (1, len(text) + 1))
-    target = torch.randint(4, 43, (1, len(text)))
-    return network.eval(), {"source": source, "source_mask": torch.ones_like(source).bool(), "target": target}
+    mask = torch.ones_like(source).bool()
+    if "next_token" in entry.builds:
+        network = build_model({"name": name, **plain}, {"n_source": 32, "n_target": 43})
+        target = torch.randint(4, 43, (1, len(text)))
+        return network.eval(), {"source": source, "source_mask": mask, "target": target}
+    if entry.fitted:
+        raise UserError(f"{name} has no shapes before it is fitted: qkv shapes RUN shows those of a run")
+    network = build_model({"name": name, **plain}, {"n_tokens": 32, "n_labels": 5}, entry.heads[-1])
+    return network.eval(), {"tokens": source, "mask": mask}

@@ -12,7 +12,7 @@ import torch
 from qkv.data.pairs import Example as Pair
 from qkv.data.pairs import spread
 from qkv.experiments.report import Attention, Curve, Example, Metric, NextStep, PositionTable, Summary, write_report
-from qkv.experiments.text_report import report_texts
+from qkv.experiments.text_report import inputs_of_text, report_texts
 from qkv.inspection import figures
 from qkv.inspection.record import Record, record
 from qkv.inspection.shapes import Row, trace
@@ -74,7 +74,9 @@ def _picture(one: Attention, path: Path) -> None:
 
 
 def steps_of(run: Run, text: str) -> list[Row]:
-    """The shapes of every step of one forward over `text` and the model's own answer to it."""
+    """The shapes of every step of one forward over `text`, and over the model's own answer where it writes one."""
+    if not isinstance(run.task, Seq2Seq):
+        return trace(run.model, inputs_of_text(run, text))
     inputs, _ = _inputs(run, text)
     return trace(run.model, inputs)
 

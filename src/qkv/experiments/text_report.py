@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from qkv.data import sources
 from qkv.data.texts import Labelled, Tagged, Texts
@@ -53,6 +54,21 @@ def report_texts(run: Run) -> Path:
             NextStep("See every shape on the way:", f"qkv shapes {typed_path(run.folder)}"),
         ],
     )
+
+
+def inputs_of_text(run: Run, text: str) -> dict[str, Tensor]:
+    """The inputs of a forward over one text (of a pair: both are that text)."""
+    task = run.task
+    if isinstance(task, Tagging):
+        words = tuple(text.split())
+        items = task.items([Tagged(words, task.labels[:1] * len(words))])
+    elif isinstance(task, Classification):
+        items = task.items([Labelled(text, () if task.several else task.labels[:1], text if task.pairs else "")])
+    else:
+        items = task.items([Labelled(text, ())])
+    if not items:
+        raise UserError(f"{text!r} has no token that this run reads")
+    return task.collate(items[:1]).to(next(run.model.parameters()).device).inputs
 
 
 def _data(run: Run) -> Texts | None:

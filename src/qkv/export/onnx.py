@@ -25,6 +25,7 @@ from qkv.export.loop import greedy_graph
 from qkv.export.report import ExportReport, Figures, readme
 from qkv.export.trace import OPSET, Graphs, trace
 from qkv.models.encoder_decoder import EncoderDecoder
+from qkv.models.transformer import TransformerEncoder
 from qkv.nn.positions import Learned
 from qkv.run.run import Run
 
@@ -46,10 +47,9 @@ def export_run(run: Run, folder: Path, *, int8: bool = False, words: Sequence[st
     model or vocabulary that cannot be exported, for a folder that holds something else, for data that cannot be had
     and, with the number of words, when the float32 graph says something else than torch.
     """
-    if not isinstance(run.model, EncoderDecoder):
-        raise UserError(
-            f"only encoder_decoder models are exported, and {run.folder} holds a {type(run.model).__name__}"
-        )
+    if not isinstance(run.model, EncoderDecoder) or not isinstance(run.model.encoder, TransformerEncoder):
+        name = run.config["model"]["name"]
+        raise UserError(f"only runs of the model encoder_decoder are exported yet, and {run.folder} holds a {name}")
     place.check(folder)
     model = copy.deepcopy(run.model).cpu().float().eval()
     if 4 * sum(weight.numel() for weight in model.parameters()) > LARGEST // 2:
