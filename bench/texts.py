@@ -39,11 +39,11 @@ def trained(data: str, model: str, minutes: float, folder: Path) -> dict[str, An
     }  # fmt: skip
 
 
-def table(data: str, minutes: float, out: Path) -> None:
+def table(data: str, minutes: float, out: Path, only: str) -> None:
     """Trains what is missing, writes the JSON and prints the table, best first."""
     task = catalogue.entry(data).task
     rows = []
-    for model in models_for(task):
+    for model in only.split(",") if only else models_for(task):
         rows.append(trained(data, model, minutes, common.CACHE / "texts"))
         common.write_json(out / f"texts-{data}.json", _result(data, minutes, rows))
     figures = [name for name in FIGURES[task] if name in rows[0]["test"]]
@@ -74,10 +74,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", help="names of the catalogue")
     parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--models", default="", help="of them only these, separated by commas")
     parser.add_argument("--out", type=Path, default=common.RESULTS)
     chosen = parser.parse_args()
     for data in chosen.data:
-        table(data, chosen.minutes, chosen.out)
+        table(data, chosen.minutes, chosen.out, chosen.models)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import Tensor
 from qkv.data import sources
 from qkv.data.texts import Labelled, Tagged, Texts
 from qkv.errors import UserError
-from qkv.experiments.report import Curve, Example, Metric, NextStep, Summary, Table, write_report
+from qkv.experiments.report import Curve, Metric, NextStep, Summary, Table, write_report
 from qkv.run.folder import typed_path
 from qkv.run.run import Run
 from qkv.tasks.classification import Classification
@@ -36,9 +36,8 @@ def report_texts(run: Run) -> Path:
     """Writes RUN/report/index.html and returns its path. What needs the data is left out where they cannot be read."""
     data = _data(run)
     tables: list[Table] = []
-    wrong: list[Example] = []
     if isinstance(run.task, Classification) and data is not None:
-        tables, wrong = _judged(run, run.task, data.test)
+        tables = _judged(run, run.task, data.test)
     elif isinstance(run.task, Tagging) and data is not None:
         tables = _by_type(run, run.task, data.test)
     return write_report(
@@ -47,7 +46,6 @@ def report_texts(run: Run) -> Path:
         summary=_summary(run, data),
         metrics=_metrics(run),
         learning=_curves(run),
-        examples_wrong=wrong,
         tables=tables,
         next_steps=[
             NextStep("Judge texts of your own:", f"qkv predict {typed_path(run.folder)} --input FILE"),
@@ -58,10 +56,10 @@ def report_texts(run: Run) -> Path:
 
 def inputs_of_text(run: Run, text: str) -> dict[str, Tensor]:
     """The inputs of a forward over one text (of a pair: both are that text)."""
-    task = run.task
+    task: Any = run.task
     if isinstance(task, Tagging):
         words = tuple(text.split())
-        items = task.items([Tagged(words, task.labels[:1] * len(words))])
+        items: Any = task.items([Tagged(words, task.labels[:1] * len(words))])
     elif isinstance(task, Classification):
         items = task.items([Labelled(text, () if task.several else task.labels[:1], text if task.pairs else "")])
     else:
@@ -87,7 +85,7 @@ def _name(run: Run) -> str:
     return Path(str(data["train"])).name if data.get("train") else data["name"]
 
 
-def _judged(run: Run, task: Classification, examples: Sequence[Any]) -> tuple[list[Table], list[Example]]:
+def _judged(run: Run, task: Classification, examples: Sequence[Any]) -> list[Table]:
     found = task.read(run.model, [(one.text, one.second) for one in examples])
     judged = task.judged(examples, found)
     columns = ["label", "precision", "recall", "f1", "support", "predicted"]
@@ -102,8 +100,11 @@ def _judged(run: Run, task: Classification, examples: Sequence[Any]) -> tuple[li
     if not judged.several and len(task.labels) <= CONFUSED:
         tables.append(_confusion(task.labels, judged.confusion()))
     places = judged.most_wrong(MOST_WRONG)
-    wrong = [_example(examples[place], task, judged.answers[place], judged.probabilities[place]) for place in places]
-    return tables, wrong
+    wrong = [_mistake(examples[place], task, judged.answers[place], judged.probabilities[place]) for place in places]
+    if wrong:
+        title = f"The {len(wrong)} mistakes that it was surest of"
+        tables.append(Table(title, ["text", "said", "right", "held for, %"], wrong, "Some are mistakes of the labels"))
+    return tables
 
 
 def _confusion(labels: Sequence[str], counts: np.ndarray) -> Table:
@@ -111,13 +112,13 @@ def _confusion(labels: Sequence[str], counts: np.ndarray) -> Table:
     return Table("Which label was taken for which", ["right \\ said", *labels], rows, "Rows: the right label")
 
 
-def _example(example: Labelled, task: Classification, answer: np.ndarray, held: np.ndarray) -> Example:
+def _mistake(example: Labelled, task: Classification, answer: np.ndarray, held: np.ndarray) -> list[str | float]:
     said = [label for label, yes in zip(task.labels, answer, strict=True) if yes] if task.several else [
         task.labels[int(answer)]
     ]  # fmt: skip
     text = f"{example.text} | {example.second}" if example.second else example.text
     right = " | ".join(example.labels) or "none"
-    return Example(_cut(text), " | ".join(said) or "none", [right], float(held.max()))
+    return [_cut(text), " | ".join(said) or "none", right, 100.0 * float(held.max())]
 
 
 def _by_type(run: Run, task: Tagging, examples: Sequence[Tagged]) -> list[Table]:
