@@ -19,13 +19,12 @@ POS = "".join(f"{word}\tNN\nruns\tVB\n.\t.\n\n" for word in WORDS)
     ("name", "content", "expected"),
     [
         ("a.csv", CSV, "labels"), ("a.tsv", PAIRS, "pairs"), ("a.txt", CONLL, "tags"), ("a.tsv", POS, "tags"),
-        ("a.conll", POS, "tags"), ("a.txt", "one line\nand another\n", "pairs"), ("none.csv", None, "pairs"),
+        ("a.conll", POS, "tags"), ("a.txt", "one line\nand another\n", "pairs"),
     ],
 )  # fmt: skip
 def test_a_file_is_taken_for_what_it_looks_like(tmp_path, name, content, expected):
     path = tmp_path / name
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
+    path.write_text(content, encoding="utf-8")
     assert guess.own_name(str(path), {}) == expected
 
 
@@ -56,3 +55,15 @@ def test_a_task_that_is_said_wins_and_an_unknown_name_is_refused(tmp_path):
     assert sources.table_of(path, "seq2seq") == {"name": "pairs", "train": path}
     with pytest.raises(UserError, match="no data set 'zh-revews'.*'zh-reviews'"):
         sources.find("zh-revews")
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(UserError, match=r"none\.csv"):
+        guess.own_name(str(tmp_path / "none.csv"), {})
+
+
+def test_many_numbers_under_the_name_label_are_labels_which_their_reader_then_asks_about(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "text,label\n" + "".join(f"w{n} x,{n / 3:.2f}\n" for n in range(40)), encoding="utf-8"
+    )
+    assert guess.own_name(str(tmp_path / "a.csv"), {}) == "labels"

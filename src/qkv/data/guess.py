@@ -10,6 +10,7 @@ from typing import Any
 
 from qkv.data import label_data, line_data, pair_data, tag_data
 from qkv.data.files import conll
+from qkv.data.files.encoding import read
 from qkv.data.files.reading import FileConfig
 from qkv.errors import UserError
 
@@ -28,8 +29,10 @@ def own_name(path: str, settings: Mapping[str, Any]) -> str:
     """The name of the reader that fits the file at `path`: pairs, labels or tags.
 
     A setting that only one reader has (data.label) decides; else what the file looks like. What cannot be read is left
-    to the reader of pairs, which says why.
+    to the reader of pairs, which says why. Raises UserError for a file that is not there.
     """
+    if not Path(path).exists():
+        read(path)  # which says so
     inside = settings.get("data")
     asked = {key.removeprefix("data.") for key in settings} | set(inside if isinstance(inside, Mapping) else ())
     for name, config in _CONFIGS.items():

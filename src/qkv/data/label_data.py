@@ -149,9 +149,10 @@ def looks_labelled(table: Table) -> bool:
     values = [row.values[label].strip(_UNSEEN) for row in table.rows]
     kinds, named = len(set(values)), table.header and table.columns[label].strip(OUTER).casefold() in LABELS
     texts = len({row.values[text] for row in table.rows})
+    named = named and (kinds < len(values) or all(map(_is_number, values)))
     if kinds < 2 or max(map(len, values)) > 60:
-        return named and kinds < len(values)
-    return (kinds <= 100 and len(values) >= 3 * kinds and texts > kinds) or (named and kinds < len(values))
+        return named
+    return named or (kinds <= 100 and len(values) >= 3 * kinds and texts > kinds)
 
 
 def _columns(config: LabelConfig | None, table: Table) -> tuple[int, int, list[str]]:

@@ -140,7 +140,15 @@ def resolve(config: str | Path | None, data: str | None, model: str | None, sett
         raise UserError(f"{source.name} is data for the task {source.task}, not {asked}")
     tables = merged({"model": {"name": USUAL_MODEL[source.task]}, "task": {"name": source.task}}, tables)
     entry = registry.find(str(tables["model"]["name"]))
-    entry.check_head(task.task.head)
+    try:
+        entry.check_head(task.task.head)
+    except UserError as error:
+        taken = (
+            ""
+            if asked
+            else f". {source.name} is data for {source.task} as it was read; --task says what else it is for"
+        )
+        raise UserError(f"{error}{taken}") from None
     types = {"model": entry.config, "task": task.config, **SHARED}
     known = {"data": list(source.options)}
     known |= {name: [one.name for one in dataclasses.fields(kind)] for name, kind in types.items()}
