@@ -28,9 +28,10 @@ def list_all(as_json: bool) -> None:
     if as_json:
         print_json({"data": rows})
         return
+    width = max(len(row["name"]) for row in rows)
     for row in rows:
-        click.echo(f"{row['name']:12} {row['task']:10} {row['size_mb']:7.2f} MB  {row['title']}")
-        click.echo(f"{'':12} licence: {row['licence']}")
+        click.echo(f"{row['name']:{width}}  {row['task']:14} {row['size_mb']:5.1f} MB  {row['title']}")
+        click.echo(f"{'':{width}}  licence: {row['licence']}")
 
 
 @command.command()
