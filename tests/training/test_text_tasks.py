@@ -112,7 +112,7 @@ def test_texts_that_the_vocabulary_lacks_are_refused_unless_allowed(tmp_path):
     rows = [f"{a} {b},{'xy'[n % 2]}" for n, (a, b) in enumerate((a, b) for a in WORDS for b in WORDS)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
     for part in ("dev", "test"):
-        (tmp_path / f"{part}.csv").write_text("text,label\n很好很好,x\n不好,y\n", encoding="utf-8")
+        (tmp_path / f"{part}.csv").write_text("text,label\n" + "很好很好,x\n不好,y\n" * 10, encoding="utf-8")
     files = {f"data.{part}": str(tmp_path / f"{part}.csv") for part in ("train", "dev", "test")}
     settings = {**SMALL, **files, "steps": 2}
     with pytest.raises(UserError, match=r"too many tokens are unknown.*dev 7\d.*--allow-unk"):
@@ -120,6 +120,10 @@ def test_texts_that_the_vocabulary_lacks_are_refused_unless_allowed(tmp_path):
     assert not (tmp_path / "run").exists()
     run = train(None, "transformer", out=tmp_path / "run", listeners=[], allow_unk=True, **settings)
     assert run.metrics()["unknown"] > 70
+    few = tmp_path / "few.csv"
+    few.write_text("text,label\n很好很好,x\n不好,y\n", encoding="utf-8")
+    settings |= {"data.dev": str(few), "data.test": str(few)}
+    assert train(None, "transformer", out=tmp_path / "few", listeners=[], **settings).metrics()["unknown"] > 70
 
 
 def test_the_best_model_is_kept_by_the_figure_asked_for(file, tmp_path):

@@ -8,6 +8,9 @@ from qkv.tasks.metrics import Metric, metric
 from qkv.tasks.registry import Data, Task
 from qkv.training.events import logger
 
+ENOUGH = 20
+"""Examples below which a share of unknown tokens says more about how few they are than about the vocabulary."""
+
 
 def chosen_metric(asked: str, task: Task) -> Metric:
     """The figure that the best model is chosen by. Raises UserError for one that this data and task do not have."""
@@ -23,7 +26,8 @@ def chosen_metric(asked: str, task: Task) -> Metric:
 def unknown_tokens(task: Task, data: Data, allow: bool, say: bool) -> None:
     """Says what share of the tokens of dev and test the task's vocabulary lacks.
 
-    Raises UserError above 5 % unless `allow`. Whole words are only counted: there are always more of them.
+    Raises UserError above 5 % unless `allow`. Whole words are only counted: there are always more of them. So is a
+    share of few examples: a dozen texts always lack most of the language.
     """
     share = getattr(task, "unknown_share", None)
     if share is None:
@@ -32,7 +36,8 @@ def unknown_tokens(task: Task, data: Data, allow: bool, say: bool) -> None:
     said = ", ".join(f"{part} {value:.2f} %" for part, value in found.items())
     if say:
         logger.info("unknown tokens: %s", said)
-    if max(found.values()) > MOST_UNKNOWN and not allow and not getattr(task, "whole_words", False):
+    told = [value for part, value in found.items() if len(data.splits[part]) >= ENOUGH]
+    if max(told, default=0.0) > MOST_UNKNOWN and not allow and not getattr(task, "whole_words", False):
         raise UserError(
             f"too many tokens are unknown to the vocabulary learnt from the training texts: {said} (at most "
             f"{MOST_UNKNOWN:g} %). Use other --data.symbols (characters, bpe:8000), more training texts, or --allow-unk"
