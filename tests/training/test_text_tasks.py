@@ -2,17 +2,21 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
+from qkv.data import catalogue
 from qkv.data.sources import data_of
 from qkv.errors import UserError
 from qkv.run.folder import read_events
 from qkv.run.run import load
 from qkv.training import baseline
 from qkv.training.events import Listener
+from qkv.training.settings import resolve
 from qkv.training.train import train
 
+RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = ["film", "story", "cast", "music", "ending", "camera", "dialogue", "hero", "villain", "plot"]
 SMALL = {
     "d_model": 16, "n_heads": 2, "d_ff": 24, "n_layers": 1, "batch_tokens": 400, "steps": 12, "evaluations": 3,
@@ -136,3 +140,11 @@ def test_the_best_model_is_kept_by_the_figure_asked_for(file, tmp_path):
     )
     with pytest.raises(UserError, match="have no such figure.*macro_f1"):
         train(file, "transformer", out=tmp_path / "other", listeners=[], metric="wer", **SMALL)
+
+
+@pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_is_whole_and_says_what_to_expect(recipe):
+    wanted = resolve(recipe, None, None, {})
+    assert wanted.data_name in catalogue.CATALOGUE
+    head = recipe.read_text(encoding="utf-8").split("[data]")[0]
+    assert f"recipes/{recipe.name} --out" in head
