@@ -44,3 +44,28 @@ def test_a_head_that_a_model_has_not_is_refused_with_the_models_that_have():
     with pytest.raises(UserError, match="the model cnn has no per_token head.*lstm.*tcn|tcn.*lstm"):
         find("cnn").check_head("per_token")
     find("lstm").check_head("next_token")
+
+
+@pytest.mark.parametrize("how", ["mean", "max", "first", "last"])
+@pytest.mark.parametrize(("left", "right"), [(0, 3), (3, 0), (2, 2)])
+def test_padding_on_either_side_changes_no_pooling(how, left, right):
+    x = torch.randn(2, 4, 5) - 3  # below zero, where zeros at padding would be the maximum
+    padded = torch.full((2, left + 4 + right, 5), 100.0)
+    padded[:, left : left + 4] = x
+    mask = torch.zeros(padded.shape[:2], dtype=torch.bool)
+    mask[:, left : left + 4] = True
+    assert_close(pooled(padded, mask, how), pooled(x, None, how))
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_last_states_of_an_empty_row_are_the_bias_and_of_one_direction_the_last_token(bidirectional):
+    states, head = torch.randn(3, 6, 4), LastStates(2 if bidirectional else 4, bidirectional, 3, 0.0).eval()
+    found = head(states, MASK)
+    assert_close(found[2], head.projection.bias)
+    if not bidirectional:
+        assert_close(found[1], head.projection(states[1, 4]))
+
+
+def test_an_entry_refuses_before_it_builds():
+    with pytest.raises(UserError, match="the model ngrams has no next_token head"):
+        find("ngrams").build("next_token", None)

@@ -84,3 +84,18 @@ def test_each_token_gets_its_most_frequent_tag_and_an_unseen_one_that_of_rare_to
     assert best[:3] == [0, 1, 1]
     assert best[3] == 1  # unknown: 5 and 6 were seen once
     assert model(torch.tensor([[4]])).exp().sum().item() == pytest.approx(1.0)
+
+
+def test_a_copy_of_a_fitted_model_says_the_same():
+    model, (tokens, mask) = fitted(), pad(ROWS)
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(tokens, mask), model(tokens, mask))
+    twin.idf.mul_(2.0)
+    assert_close(model(tokens, mask), fitted()(tokens, mask))
+
+
+def test_a_token_of_the_vocabulary_that_training_never_asked_about_gets_the_tag_of_rare_tokens():
+    model = build_per_token(NGramsConfig(), 10, 3)
+    tokens, targets = torch.tensor([[4, 5, 6, 7]]), torch.tensor([[2, 1, 1, -100]])
+    model.fit([Batch({"tokens": tokens, "mask": tokens > 0}, targets, 3, 4)])
+    assert model(torch.tensor([[3, 7, 9]])).argmax(-1).tolist() == [[1, 1, 1]]

@@ -144,3 +144,51 @@ def test_weight_norm_begins_with_the_weights_that_were_drawn():
 def test_a_kernel_or_dilation_of_zero_is_refused(sizes):
     with pytest.raises(ValueError, match="must be 1 or more"):
         CausalBlock(4, 4, *sizes)
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_gradients_of_a_state_reach_nothing_behind_it(kernel, dilation):
+    torch.manual_seed(0)
+    block = CausalBlock(4, 5, kernel, dilation, dropout=0.0)
+    for place in range(9):
+        x = torch.randn(1, 9, 4, requires_grad=True)
+        block(x)[0, place].sum().backward()
+        assert (x.grad[0, place + 1 :] == 0).all()
+        assert x.grad[0, place].abs().sum() > 0
+
+
+@pytest.mark.parametrize(("kernel", "n_layers", "reach"), [(1, 3, 1), (2, 1, 3), (2, 3, 15), (3, 1, 5), (4, 2, 19)])
+def test_an_output_sees_exactly_its_reach(kernel, n_layers, reach):
+    config = TcnConfig(d_model=6, d_hidden=5, n_layers=n_layers, kernel=kernel, dropout=0.0)
+    torch.manual_seed(0)
+    body = encoder(config, 30).eval()
+    with torch.no_grad():
+        for block in body.blocks:
+            for convolution in (block.first, block.second):
+                convolution.weight = convolution.weight.abs() * 0.1  # so that relu closes no way
+    x = torch.rand(1, 40, 6, requires_grad=True)
+    states = x
+    for block in body.blocks:
+        if isinstance(block.shortcut, nn.Linear):
+            block.shortcut.weight.data.abs_()
+        states = block(states)
+    states[0, -1].sum().backward()
+    assert config.reach == reach
+    assert (x.grad[0].abs().sum(1) > 0).tolist() == [False] * (40 - reach) + [True] * reach
+
+
+@pytest.mark.parametrize("kind", ["filters", "block"])
+def test_rows_of_different_length_are_what_they_are_alone(kind):
+    torch.manual_seed(0)
+    made = filters((1, 2, 4)) if kind == "filters" else CausalBlock(4, 6, 3, 2).eval()
+    for name, parameter in made.named_parameters():
+        if name.endswith("bias"):
+            nn.init.uniform_(parameter, 0.5, 1.5)  # zeros at first: what leaks through a bias would not be seen
+    x, spans = torch.randn(4, 7, 4), [(0, 7), (6, 7), (0, 3), (2, 5)]
+    place = torch.arange(7)
+    mask = torch.stack([(place >= a) & (place < b) for a, b in spans])
+    found = made(x, mask)
+    for row, (a, b) in enumerate(spans):
+        alone = made(x[row : row + 1, a:b])[0]
+        assert_close(found[row] if kind == "filters" else found[row, a:b], alone, **CLOSE)

@@ -102,3 +102,61 @@ def test_nothing_is_left_on_the_module_and_dropout_is_between_layers_only():
 def test_sizes_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="d_hidden 0"):
         Recurrent("gru", 4, 0, 1)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_rows_padded_on_different_sides_are_what_they_are_alone(cell, bidirectional):
+    made, x = net(cell, bidirectional=bidirectional), torch.randn(4, 7, 4)
+    spans = [(0, 7), (4, 7), (0, 2), (2, 5)]
+    place = torch.arange(7)
+    mask = torch.stack([(place >= a) & (place < b) for a, b in spans])
+    states, last = made(x, mask)
+    for row, (a, b) in enumerate(spans):
+        alone, end = made(x[row : row + 1, a:b])
+        assert_close(states[row, a:b], alone[0], **CLOSE)
+        assert_close(last.hidden[row], end.hidden[0], **CLOSE)
+        if cell == "lstm":
+            assert_close(last.cell[row], end.cell[0], **CLOSE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_batch_of_empty_rows_gives_zeros_and_keeps_hidden_and_cell(cell, bidirectional):
+    made, none = net(cell, bidirectional=bidirectional), torch.zeros(2, 3, dtype=torch.bool)
+    states, last = made(torch.randn(2, 3, 4), none)
+    assert (states == 0).all()
+    assert all((part == 0).all() for part in (last.hidden, last.cell) if part is not None)
+    _, begun = made(torch.randn(2, 2, 4))
+    same(made(torch.randn(2, 3, 4), none, begun)[1], begun)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_going_on_with_padding_is_one_pass_of_the_real_tokens(cell):
+    made, x = net(cell, bidirectional=False), torch.randn(2, 6, 4)
+    mask = torch.tensor([[True] * 4, [False, False, True, True]])
+    _, state = made(x[:, :2])
+    states, last = made(x[:, 2:], mask, state)
+    for row, kept in enumerate((x[:1], torch.cat([x[1:, :2], x[1:, 4:]], 1))):
+        alone, end = made(kept)
+        assert_close(states[row, mask[row]], alone[0, 2:], **CLOSE)
+        assert_close(last.hidden[row], end.hidden[0], **CLOSE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_gradients_do_not_reach_padding(cell):
+    x = torch.randn(2, 5, 4, requires_grad=True)
+    mask = torch.tensor([[True, True, True, False, False], [False, True, True, True, True]])
+    states, last = net(cell)(x, mask)
+    (states.square().sum() + last.hidden.square().sum()).backward()
+    assert (x.grad[~mask] == 0).all()
+    assert (x.grad[mask].abs().sum(-1) > 0).all()
+
+
+def test_another_batch_between_changes_no_answer():
+    made, x = net(), torch.randn(2, 5, 4)
+    before = made(x)
+    made(torch.randn(3, 2, 4))
+    after = made(x)
+    assert torch.equal(after[0], before[0])
+    assert torch.equal(after[1].hidden, before[1].hidden)

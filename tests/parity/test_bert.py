@@ -86,3 +86,16 @@ def test_gradients_are_berts(ours, theirs):
         query = first.attention.self.query if model is theirs else first.attention.query
         grads.append(query.weight.grad)
     assert_close(grads[0], grads[1], atol=1e-4, rtol=1e-4)
+
+
+def test_padding_on_the_left_is_bert_with_positions_from_the_first_real_token(ours, theirs):
+    tokens, mask, segments = (part.flip(1) for part in batch("pairs"))
+    positions = (mask.long().cumsum(1) - 1).clamp_min(0)
+    with torch.no_grad():
+        expected = theirs(
+            tokens, attention_mask=mask.long(), token_type_ids=segments, position_ids=positions
+        ).last_hidden_state
+        found = ours(tokens, mask, segments)
+        other = ours(torch.where(mask, tokens, 7), mask, segments)
+    assert_close(found[mask], expected[mask], atol=1e-5, rtol=1e-5)
+    assert_close(other[mask], found[mask], atol=1e-6, rtol=1e-6)

@@ -136,3 +136,23 @@ def test_it_says_what_the_published_weights_say(weights, model, word):
 )
 def test_words_sound_as_they_should(weights, word, sounds):
     assert by_hand(weights, word)[0] == sounds.split()
+
+
+MORE_WORDS = [
+    "mountain", "psychology", "laboratory", "vigorous", "strength", "choir", "yesterday",
+    "umbrella", "fjord", "gazette", "cathedral", "measure", "judgement", "oyster", "shrimp", "thing",
+    "although", "quixotic", "wharf", "embroidery"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", MORE_WORDS)
+def test_it_says_what_the_published_weights_say_of_more_words(weights, model, word):
+    test_it_says_what_the_published_weights_say(weights, model, word)
+
+
+def test_hello_sounds_as_hello_whatever_the_stress(weights, model):
+    source = torch.tensor([[LETTERS.index(letter) for letter in [*"hello", "</s>"]]])
+    [said] = greedy(model, {"source": source, "target": torch.tensor([[2]])}, bos=2, eos=3, max_length=20)
+    assert [SOUNDS[i].rstrip("012") for i in said.tokens] == ["HH", "EH", "L", "OW"]
+    assert len(LETTERS) == len(weights["enc_emb"])
+    assert len(SOUNDS) == len(weights["dec_emb"])

@@ -81,3 +81,27 @@ def test_rows_count_by_their_weights():
     theirs.fit(written(rows), labels, logisticregression__sample_weight=weights.numpy())
     found = model(tokens, mask).log_softmax(1).exp().detach().numpy()
     np.testing.assert_allclose(found, theirs.predict_proba(written(rows)), atol=2e-3)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_with_the_same_tolerance_of_the_solver_probabilities_agree_to_four_places(classes):
+    rows, labels = texts(120, classes)
+    model = build_pooled(NGramsConfig(n=2, c=3.0), 40, classes)
+    model.fit(batches(rows, torch.tensor(labels)))
+    theirs = pipeline(LogisticRegression(C=3.0, max_iter=1000), 2).fit(written(rows), labels)
+    tokens, mask = pad(rows)
+    found = model(tokens, mask).softmax(1).detach().numpy()
+    np.testing.assert_allclose(found, theirs.predict_proba(written(rows)), atol=1e-4)
+
+
+def test_with_the_same_tolerance_several_labels_agree_to_four_places():
+    rows, labels = texts(120, 3)
+    targets = np.zeros((120, 3), int)
+    targets[np.arange(120), labels] = 1
+    targets[::2, 2] = 1
+    model = build_pooled(NGramsConfig(c=3.0), 40, 3)
+    model.fit(batches(rows, torch.tensor(targets).float()))
+    theirs = pipeline(OneVsRestClassifier(LogisticRegression(C=3.0, max_iter=1000)), 2).fit(written(rows), targets)
+    tokens, mask = pad(rows)
+    found = model(tokens, mask).sigmoid().detach().numpy()
+    np.testing.assert_allclose(found, theirs.predict_proba(written(rows)), atol=1e-4)

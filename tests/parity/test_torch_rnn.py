@@ -157,3 +157,43 @@ def test_without_attention_one_vector_is_all_that_the_decoder_has_of_the_source(
     assert state.memory is None
     assert state.context.shape == (1, 10)
     assert (model(source, target) != model(torch.tensor([[4, 7, 6, 10]]), target)).any() == moves
+
+
+@pytest.mark.parametrize("cell", TORCH)
+@pytest.mark.parametrize("attention", ["additive", "dot", "scaled_dot"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_attention_over_a_padded_source_is_the_formula_of_the_source_alone(cell, attention, side):
+    torch.manual_seed(0)
+    model = build_seq2seq(RecurrentConfig(d_model=6, d_hidden=5, attention=attention), 11, 9, cell=cell).eval()
+    source, target = torch.tensor([[4, 7, 5, 10, 6, 8], [9, 4, 3, 3, 3, 3]]), torch.tensor([[1, 5, 8], [1, 7, 2]])
+    mask = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
+    if side == "left":
+        source, mask = source.flip(1), mask.flip(1)
+    with torch.no_grad():
+        found = model(source, target, source_mask=mask).double()
+        for row in range(2):
+            alone = written_out(model, source[row : row + 1, mask[row]], target[row : row + 1], cell)
+            assert_close(found[row], alone, **CLOSE)
+
+
+@pytest.mark.parametrize("cell", TORCH)
+@pytest.mark.parametrize("context", ["every", "first"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_one_context_vector_is_read_at_every_step_or_begins_the_decoder_only(cell, context, bidirectional):
+    torch.manual_seed(0)
+    config = RecurrentConfig(d_model=6, d_hidden=5, bidirectional=bidirectional, attention="none", context=context)
+    model = build_seq2seq(config, 11, 9, cell=cell).eval()
+    source, target = torch.tensor([[4, 7, 5, 10]]), torch.tensor([[1, 5, 8]])
+    decoder, head = model.decoder.double(), model.head.double()
+    with torch.no_grad():
+        memory = model.encoder(source)[0].double()
+        ends = torch.cat([memory[-1, : decoder.d_half], memory[0, decoder.d_half :]])
+        plain = context == "first" and not bidirectional
+        h = ends if plain else torch.tanh(decoder.bridge[0](ends))
+        c, logits = torch.zeros_like(h), []
+        for x in decoder.embedding.tokens.weight[target[0]] * decoder.embedding.scale:
+            read = torch.cat([x, ends]) if context == "every" else x
+            h, c = STEPS[cell](decoder.layers.layers[0], read, h, c)
+            logits.append(head.projection(h if context == "first" else decoder.combine(torch.cat([ends, h])).tanh()))
+        found = head(decoder(target, model.encoder(source).double()))
+    assert_close(found[0], torch.stack(logits), **CLOSE)

@@ -181,7 +181,7 @@ class NGramTagger(nn.Module):
             pairs = batch.inputs["tokens"][asked] * counts.size(1) + batch.targets[asked]
             counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
         once = counts[FIRST_SYMBOL:][counts[FIRST_SYMBOL:].sum(1) == 1].sum(0)
-        counts[:FIRST_SYMBOL] = once if bool(once.any()) else counts.sum(0)
+        counts[counts.sum(1) == 0] = once if bool(once.any()) else counts.sum(0)
         self.counts.copy_(counts)
 
 
