@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def members(path: Path, inner: str = "") -> Iterator[tuple[str, bytes]]:
                 raise UserError(f"{path} has no {inner}: it is not the expected file")
             found = _tarred(content)
         yield from found
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} cannot be read as an archive ({error})") from error
 
 

@@ -22,6 +22,7 @@ from qkv.tasks.seq2seq import Seq2Seq
 
 SENTENCE = "the-cat-sat-on-the-mat"
 WORDS = ("transformer", "attention", "knowledge", "through", "phoenix", "queue")
+LEADS = {"encoder_decoder": "A full Transformer"}
 LABELS = {
     "wer": ("WER", "words that match no pronunciation in the dictionary"),
     "per": ("PER", "phonemes inserted, deleted or replaced, against the nearest pronunciation"),
@@ -199,14 +200,14 @@ def _point(event: Mapping[str, Any], key: str) -> tuple[float, float]:
 def _summary(run: Run) -> Summary:
     ends = [e for e in run.events() if e["event"] == "end"]
     end = ends[-1] if ends else None
-    data = run.config["data"]
+    data, name = run.config["data"], run.config["model"]["name"]
     options = ", ".join(f"{key} {value}" for key, value in data.items() if key not in ("name", "fingerprint"))
     parameters = sum(p.numel() for p in run.model.parameters())
     facts = [("Parameters", f"{parameters:,}")]
     if end:
         facts += [("Training", f"{end['step']:,} steps, {end['tokens']:,} tokens, {end['seconds'] / 60:.1f} minutes")]
     return Summary(
-        lead="A full Transformer, trained from nothing, and what it looks at.",
+        lead=f"{LEADS.get(name, f'The model {name}')}, trained from nothing, and what it looks at.",
         data=f"{data['name']} ({options})" if options else data["name"],
         split=f"{end['test_examples']:,} test words, chosen by a hash of the word; none was seen in training"
         if end
