@@ -38,6 +38,20 @@ def test_given_parts_are_used_and_what_is_missing_is_cut_out_of_train(tmp_path):
     assert other.fingerprint != data.fingerprint
 
 
+def test_lines_of_a_given_part_that_train_has_too_are_counted(tmp_path):
+    train, dev = write(tmp_path, [f"line {n}" for n in range(200)]), write(tmp_path, ["line 5", "b"], "dev.txt")
+    notes = texts_of(LineConfig(train=train, dev=dev, split="1,0,0.1")).notes
+    assert [note for note in notes if "too good" in note] == [
+        "1 of 2 dev lines are in train too: its figures are too good."
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"header": "true"}, {"separator": ";"}, {"variants": "auto"}])
+def test_settings_of_columns_are_refused(tmp_path, settings):
+    with pytest.raises(UserError, match=f"no columns: --data.{next(iter(settings))} is for tables"):
+        texts_of(LineConfig(train=write(tmp_path, ["a"] * 50), **settings))
+
+
 @pytest.mark.parametrize(
     ("lines", "message"), [([], "empty|no text"), (["", " "], "no text"), (["one"], "too few lines for a")]
 )

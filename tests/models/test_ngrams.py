@@ -8,6 +8,7 @@ from safetensors.torch import load_model, save_model
 from torch.testing import assert_close
 
 from qkv.data.batches import pad
+from qkv.errors import UserError
 from qkv.models.ngrams import NGramsConfig, build_per_token, build_pooled
 from qkv.tasks.batch import Batch
 
@@ -65,7 +66,7 @@ def test_a_text_of_unknown_words_only_gets_the_bias():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="no n-gram stands in 9 texts"):
+    with pytest.raises(UserError, match=r"no n-gram stands in 9 texts: take a smaller model\.min_count"):
         fitted(min_count=9)
     with pytest.raises(ValueError, match="n 4"):
         NGramsConfig(n=4)

@@ -1,6 +1,7 @@
 """Masked language modelling: what is hidden, what is asked, what is filled in."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -18,6 +19,18 @@ def task(kind="spaces", lines=LINES, **settings):
     examples = [Labelled(line, ()) for line in lines]
     data = Texts(examples, examples, examples, "lines", "masked_lm", (), "0")
     return MaskedLM.of(MaskedLMConfig(**settings), data, kind=kind)
+
+
+class Bigram(nn.Module):
+    """Answers by the token at a place and the one before it."""
+
+    def __init__(self, made):
+        super().__init__()
+        count = len(made.source)
+        self.here, self.before = nn.Embedding(count + 1, count), nn.Embedding(count + 1, count)
+
+    def forward(self, tokens, mask=None, segments=None):
+        return self.here(tokens) + self.before(torch.roll(tokens, 1, 1))
 
 
 class Table(nn.Module):
@@ -96,6 +109,25 @@ def test_figures_are_those_of_a_known_model_and_the_same_each_time():
     torch.testing.assert_close(made.loss(model(**batch.inputs), batch), by_hand)
 
 
+@pytest.mark.parametrize("kind", ["spaces", "bpe:40"])
+def test_what_is_asked_in_evaluation_follows_from_the_text_alone(kind):
+    made, examples = task(kind, window=6), [Labelled(line, ()) for line in LINES * 3]
+    model = Bigram(made)
+    assert made.evaluate(model, examples[::-1]) == pytest.approx(made.evaluate(model, examples))
+    alone, together = (made._collated_to_score(made.items(some)) for some in (examples[1:2], examples))
+    rows, width = alone.targets.shape
+    first = len(made.items(examples[:1]))
+    for small, large in ((alone.inputs["tokens"], together.inputs["tokens"]), (alone.targets, together.targets)):
+        assert torch.equal(small, large[first : first + rows, :width])
+    assert (alone.targets != IGNORED).any(1).all()
+
+
+def test_progress_counts_texts_and_not_windows():
+    made, told = task(window=3), []
+    made.evaluate(Table(made), [Labelled(line, ()) for line in LINES], advance=told.append)
+    assert sum(told) == len(LINES)
+
+
 def test_evaluation_leaves_the_random_numbers_of_training_alone():
     made = task()
     model = Table(made)
@@ -113,7 +145,8 @@ def test_marks_are_filled_in():
     best = made.source.text([int(model.logits[UNK + 1 :].argmax()) + UNK + 1])
     assert found.output == f"the {best} sat on the {best}"
     assert found.n_best[0][0] == found.output
-    assert len(found.n_best) == 5
+    assert len({answer for answer, _ in found.n_best}) == 5
+    assert all(answer.startswith("the ") and answer.endswith(f"sat on the {best}") for answer, _ in found.n_best)
     assert found.probabilities == sorted(found.probabilities, reverse=True)
     assert math.isclose(found.score, found.probabilities[0])
     for texts, message in (
@@ -122,6 +155,51 @@ def test_marks_are_filled_in():
     ):
         with pytest.raises(UserError, match=message):
             made.predict(model, texts)
+
+
+@pytest.mark.parametrize("kind", ["spaces", "words", "characters", "bpe:60", "unigram:60"])
+def test_the_rest_of_a_text_stays_as_it_was_typed(kind):
+    made = task(kind)
+    text = "The  CAT [MASK] on\tthe quokka[MASK]."
+    [found] = made.predict(Table(made), [text])
+    assert re.fullmatch(r"The  CAT .+ on\tthe quokka.+\.", found.output)
+    assert found.text == text
+    assert found.unknown
+    assert made.predict(Table(made), ["the cat [MASK]"])[0].unknown == []
+
+
+def test_texts_of_a_batch_are_answered_as_each_alone():
+    made = task("bpe:60")
+    model = Bigram(made)
+    texts = ["the [MASK]", "[MASK] sat on the [MASK] mat", "a bird [MASK] in the tall [MASK]", "the [MASK]"]
+    together = made.predict(model, texts)
+    for text, one in zip(texts, together, strict=True):
+        [alone] = made.predict(model, [text])
+        assert (one.text, one.output) == (text, alone.output)
+        assert one.probabilities == pytest.approx(alone.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"), [("the [MASK]", "\u2581"), ("[MASK] cat", "\u2581"), ("the ca[MASK]", ""), ("ca[MASK] sat", "")]
+)
+def test_sub_words_are_offered_as_the_text_asks_for_them(text, begin):
+    made = task("bpe:60")
+    [found] = made.predict(Table(made), [text])
+    before, after = text.split("[MASK]")
+    for answer, _ in found.n_best:
+        said = answer.removeprefix(before).removesuffix(after)
+        assert said
+        assert f"{begin}{said}" in made.source
+
+
+def test_what_stands_behind_a_mark_goes_on_with_the_word_unless_a_blank_is_between():
+    made = task("bpe:24", lines=["the cat sat.", "the dog ran.", "a bird sings."])
+    ids = {name: i for i, name in enumerate(made.source.decode(range(len(made.source)), controls=True))}
+    assert made._marked("the [MASK].", "")[-2:] == [made.mask_id, ids["."]]
+    assert made._marked("[MASK] . [MASK][MASK]", "")[1:] == [
+        made.mask_id, ids["\u2581"], ids["."], made.mask_id, made.mask_id
+    ]  # fmt: skip
+    assert made._marked("\t[MASK]o", "") == [BOS, made.mask_id, ids["o"]]
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path):

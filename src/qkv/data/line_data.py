@@ -46,7 +46,10 @@ OPTIONS: Mapping[str, Any] = {one.name: one.default for one in fields(LineConfig
 
 
 def texts_of(config: LineConfig) -> Texts:
-    """Reads, counts and splits. Raises UserError naming the file for what cannot be used."""
+    """Reads, counts and splits. Raises UserError naming the file, or the setting, for what cannot be used."""
+    for one in fields(FileConfig):
+        if one.name != "encoding" and getattr(config, one.name) != one.default:
+            raise UserError(f"lines of text have no columns: --data.{one.name} is for tables")
     files = {part: file for part, file in (("train", config.train), ("dev", config.dev), ("test", config.test)) if file}
     digest, notes = hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode()), list[str]()
     given: dict[str, list[str]] = {}
@@ -63,6 +66,11 @@ def texts_of(config: LineConfig) -> Texts:
             notes.append(f"{file}: {len(found) - len(given[part]):,} blank lines ignored.")
     parts = _complete(config, given)
     made = {part: [Labelled(text, ()) for text in several] for part, several in parts.items()}
+    known = set(parts["train"])
+    for part in ("dev", "test"):
+        again = sum(text in known for text in parts[part])
+        if again:
+            notes.append(f"{again:,} of {len(parts[part]):,} {part} lines are in train too: its figures are too good.")
     sizes = ", ".join(f"{part} {len(several):,}" for part, several in parts.items())
     return Texts(
         train=made["train"], dev=made["dev"], test=made["test"], name=NAME,

@@ -7,7 +7,7 @@ Letters: B batch, T time, V vocabulary, F n-grams, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from qkv.errors import UserError
 from qkv.models.regression import logistic_regression
 
 FIRST_SYMBOL = 4
@@ -123,31 +124,33 @@ class NGramClassifier(Sized):
 
     @torch.no_grad()
     def fit(self, batches: Iterable[Examples]) -> None:
-        """Finds n-grams, their idf and the weights. Targets are classes (B,) or, where several hold, 0 and 1 (B, C)."""
-        batches = list(batches)
-        counted = [self._counted(b.inputs["tokens"], b.inputs.get("mask")) for b in batches]
-        codes, texts = torch.cat([code for _, code, _ in counted]).unique(return_counts=True)
+        """Finds n-grams, their idf and the weights. Targets are classes (B,) or, where several hold, 0 and 1 (B, C).
+
+        Raises UserError when no n-gram stands in min_count texts.
+        """
+        device, batches = self.bias.device, list(batches)
+        read = [(b.inputs["tokens"].cpu(), b.inputs["mask"].cpu()) for b in batches]
+        codes, texts = torch.cat([self._counted(*some)[1] for some in read]).unique(return_counts=True)
         often = texts >= self.config.min_count
         if not bool(often.any()):
-            raise ValueError(f"no n-gram stands in {self.config.min_count} texts: take a smaller min_count")
-        n_texts = sum(len(b.targets) for b in batches)
-        self.codes = codes[often]
-        self.idf = ((1.0 + n_texts) / (1.0 + texts[often])).log() + 1.0
-        targets = torch.cat([b.targets for b in batches]).numpy()
-        counts = torch.cat([torch.ones(len(b.targets)) if b.weights is None else b.weights for b in batches]).numpy()
-        x = self._matrix(batches)
-        weight, bias = logistic_regression(x, targets, counts, self.config.c, self.n_labels)
+            raise UserError(f"no n-gram stands in {self.config.min_count:,} texts: take a smaller model.min_count")
+        targets = torch.cat([b.targets for b in batches]).cpu().numpy()
+        counts = [torch.ones(len(b.targets)) if b.weights is None else b.weights.cpu() for b in batches]
+        self.codes, self.idf = codes[often], ((1.0 + len(targets)) / (1.0 + texts[often])).log() + 1.0
+        x = self._matrix(read)
+        weight, bias = logistic_regression(x, targets, torch.cat(counts).numpy(), self.config.c, self.n_labels)
         self.weight, self.bias = nn.Parameter(torch.from_numpy(weight)), nn.Parameter(torch.from_numpy(bias))
+        self.to(device)
 
-    def _matrix(self, batches: list[Examples]) -> Any:
+    def _matrix(self, read: Sequence[tuple[Tensor, Tensor]]) -> Any:
         from scipy.sparse import csr_matrix
 
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         done = 0
-        for batch in batches:
-            row, feature, value = self.features(batch.inputs["tokens"], batch.inputs.get("mask"))
+        for tokens, mask in read:
+            row, feature, value = self.features(tokens, mask)
             parts.append(((row + done).numpy(), feature.numpy(), value.numpy()))
-            done += len(batch.targets)
+            done += len(tokens)
         row, feature, value = (np.concatenate(part) for part in zip(*parts, strict=True))
         return csr_matrix((value, (row, feature)), shape=(done, len(self.codes)), dtype=np.float64)
 
@@ -175,11 +178,11 @@ class NGramTagger(nn.Module):
     @torch.no_grad()
     def fit(self, batches: Iterable[Examples]) -> None:
         """Counts. Targets (B, T) are below 0 where no tag is asked."""
-        counts = torch.zeros_like(self.counts)
+        counts = torch.zeros_like(self.counts, device="cpu")
         for batch in batches:
-            asked = batch.targets >= 0
-            pairs = batch.inputs["tokens"][asked] * counts.size(1) + batch.targets[asked]
-            counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
+            tokens, targets = batch.inputs["tokens"].cpu(), batch.targets.cpu()
+            pairs = (tokens * counts.size(1) + targets)[targets >= 0]
+            counts.view(-1).index_add_(0, pairs, torch.ones(len(pairs)))
         once = counts[FIRST_SYMBOL:][counts[FIRST_SYMBOL:].sum(1) == 1].sum(0)
         counts[counts.sum(1) == 0] = once if bool(once.any()) else counts.sum(0)
         self.counts.copy_(counts)

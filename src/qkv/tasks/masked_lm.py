@@ -6,8 +6,10 @@ Letters: B batch, T time, V vocabulary.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ MARK = "[MASK]"
 BATCH_TOKENS = 4096
 SHOWN = 5
 """Symbols that a prediction offers for its first mark."""
+
+BEGIN = "\u2581"
+"""Begins the sub-word that begins a word."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,11 @@ class MaskedLM:
     def __init__(self, config: MaskedLMConfig, source: Symbols):
         self.config, self.source = config, source
         self.mask_id = len(source)
-        names = source.decode(range(len(source)), controls=True)
-        subwords = source.kind in ("bpe", "unigram")
-        self._begins = torch.tensor([not subwords or name.startswith("▁") for name in names])  # (V,)
+        self._names = source.decode(range(len(source)), controls=True)
+        self._subwords = source.kind in ("bpe", "unigram")
+        self._begins = torch.tensor([not self._subwords or name.startswith(BEGIN) for name in self._names])  # (V,)
+        blank = BEGIN if self._subwords else ""
+        self._sayable = torch.tensor([i > UNK and name != blank for i, name in enumerate(self._names)])  # (V,)
 
     @classmethod
     def of(cls, config: MaskedLMConfig, data: Texts, *, kind: str) -> MaskedLM:
@@ -111,21 +118,34 @@ class MaskedLM:
     def collate(self, items: Sequence[list[int]]) -> Batch:
         """Windows with hidden tokens, and what these were; which ones is drawn from torch's generator each time."""
         tokens, mask = pad(items, PAD)  # (B, T)
-        asked = self._chosen(tokens, mask)
+        return self._hidden(tokens, mask, torch.rand(3, *tokens.shape))
+
+    def _collated_to_score(self, items: Sequence[list[int]]) -> Batch:
+        """What is asked of a window follows from the window alone, whatever stands beside it."""
+        tokens, mask = pad(items, PAD)  # (B, T)
+        draws = torch.zeros(3, *tokens.shape)
+        for row, ids in enumerate(items):
+            own = torch.Generator().manual_seed(zlib.crc32(str(ids).encode()))
+            draws[:, row, : len(ids)] = torch.rand(3, len(ids), generator=own)
+        return self._hidden(tokens, mask, draws)
+
+    def _hidden(self, tokens: Tensor, mask: Tensor, draws: Tensor) -> Batch:
+        """Tokens (B, T) with some of them hidden. `draws` (3, B, T): which, what becomes of each, the other symbol."""
+        asked = self._chosen(tokens, mask, draws[0])
         targets = torch.where(asked, tokens, IGNORED)
-        draw = torch.rand(tokens.shape)  # (B, T)
-        other = torch.randint(UNK + 1, max(len(self.source), UNK + 2), tokens.shape)
+        count = max(len(self.source) - UNK - 1, 1)
+        other = UNK + 1 + (draws[2] * count).long().clamp_max(count - 1)  # (B, T)
         hidden, replaced = self.config.hidden, self.config.hidden + self.config.replaced
-        shown = torch.where(draw < hidden, self.mask_id, torch.where(draw < replaced, other, tokens))
+        shown = torch.where(draws[1] < hidden, self.mask_id, torch.where(draws[1] < replaced, other, tokens))
         inputs = {"tokens": torch.where(asked, shown, tokens), "mask": mask}
         return Batch(inputs, targets, int(asked.sum()), int(mask.sum()))
 
-    def _chosen(self, tokens: Tensor, mask: Tensor) -> Tensor:
+    def _chosen(self, tokens: Tensor, mask: Tensor, draw: Tensor) -> Tensor:
         """Which tokens are asked for, (B, T): the words with the lowest draws, until the share is full."""
         may = mask & (tokens != BOS)
         begins = self._begins[tokens] | (torch.arange(tokens.size(1)) <= 1)
         word = begins.cumsum(1) - 1 if self.config.whole_word else torch.arange(tokens.size(1)).expand_as(tokens)
-        draw = torch.rand(tokens.shape).gather(1, word).masked_fill(~may, 2.0)  # (B, T)
+        draw = draw.gather(1, word).masked_fill(~may, 2.0)  # (B, T)
         count = (may.sum(1, keepdim=True) * self.config.share).round().long().clamp_min(1)  # (B, 1)
         limit = draw.sort(1).values.gather(1, count - 1)  # (B, 1)
         return (draw <= limit) & may
@@ -146,26 +166,26 @@ class MaskedLM:
     ) -> dict[str, float]:
         """Perplexity and accuracy (percent) of the tokens asked for, which are the same each time.
 
-        Nothing but sums is kept of a batch. `quick` and `divide` change nothing: every process does all of it. Raises
-        ValueError when there is no example.
+        `advance(n)` is called with the number of texts done; of texts in several windows, by their share. Nothing but
+        sums is kept of a batch. `quick` and `divide` change nothing: every process does all of it. Raises ValueError
+        when there is no example.
         """
         items = self.items(examples)
         if not items:
             raise ValueError("there is no text to score")
-        total = right = count = 0.0
+        total = right = count = done = 0.0
         device = next(model.parameters()).device
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            for rows in length_batches(self.lengths(items), BATCH_TOKENS, 0, 0, shuffle=False):
-                batch = self.collate([items[row] for row in rows]).to(device)
-                with torch.no_grad():
-                    logits = model(**batch.inputs)
-                    total += float(self.loss(logits, batch))
-                asked = batch.targets != IGNORED
-                right += float((logits[asked].argmax(-1) == batch.targets[asked]).sum())
-                count += batch.n_targets
-                if advance:
-                    advance(len(rows))
+        for rows in length_batches(self.lengths(items), BATCH_TOKENS, 0, 0, shuffle=False):
+            batch = self._collated_to_score([items[row] for row in rows]).to(device)
+            with torch.no_grad():
+                logits = model(**batch.inputs)
+                total += float(self.loss(logits, batch))
+            asked = batch.targets != IGNORED
+            right += float((logits[asked].argmax(-1) == batch.targets[asked]).sum())
+            count += batch.n_targets
+            before, done = done, done + len(rows) * len(examples) / len(items)
+            if advance:
+                advance(round(done) - round(before))
         ids = [id_ for item in items for id_ in item[1:]]
         return {
             "perplexity": math.exp(min(total / count, 700.0)),
@@ -181,50 +201,69 @@ class MaskedLM:
     def predict(
         self, model: nn.Module, texts: Sequence[str], *, advance: Callable[[int], None] | None = None
     ) -> list[Prediction]:
-        """Each text with its marks [MASK] filled in; n_best are the likeliest symbols for the first.
+        """Each text, as it was typed, with its marks [MASK] filled in; n_best differ in the first of them.
 
+        Sub-words are offered as the text asks for them: behind a blank those that begin a word, else those that go on.
         Raises UserError for a text without a mark, or longer than a window, saying which.
         """
-        found: list[Prediction] = []
-        for number, text in enumerate(texts, 1):
-            if MARK not in text:
-                raise UserError(
-                    f"text {number} of {len(texts)} has no {MARK}: write it where a word is to be filled in"
-                )
-            ids = self._marked(text)
-            if len(ids) > self.config.window:
-                raise UserError(
-                    f"text {number} of {len(texts)} has {len(ids) - 1} tokens; this run reads {self.config.window - 1}"
-                )
-            found.append(self._filled(model, text, ids))
+        marked = [self._marked(text, f"text {number} of {len(texts)}") for number, text in enumerate(texts, 1)]
+        found: dict[int, Prediction] = {}
+        device = next(model.parameters()).device
+        for rows in length_batches(self.lengths(marked), BATCH_TOKENS, 0, 0, shuffle=False):
+            tokens, mask = pad([marked[row] for row in rows], PAD)  # (B, T)
+            with torch.no_grad():
+                logits = model(tokens=tokens.to(device), mask=mask.to(device))
+                held = logits[tokens == self.mask_id].float().log_softmax(-1).exp().cpu()  # (marks of all rows, V)
+            counts = [marked[row].count(self.mask_id) for row in rows]
+            for row, own in zip(rows, held.split(counts), strict=True):
+                found[row] = self._filled(texts[row], own)
             if advance:
-                advance(1)
-        return found
+                advance(len(rows))
+        return [found[row] for row in range(len(texts))]
 
-    def _marked(self, text: str) -> list[int]:
+    def _marked(self, text: str, where: str) -> list[int]:
+        if MARK not in text:
+            raise UserError(f"{where} has no {MARK}: write it where a word is to be filled in")
         ids = [BOS]
         for place, part in enumerate(text.split(MARK)):
-            ids += [self.mask_id] * (place > 0) + (self.source.encode(part.strip()) if part.strip() else [])
+            ids += [self.mask_id] * (place > 0) + self._part(part, behind_a_mark=place > 0)
+        if len(ids) > self.config.window:
+            raise UserError(f"{where} has {len(ids) - 1} tokens; this run reads {self.config.window - 1}")
         return ids
 
-    def _filled(self, model: nn.Module, text: str, ids: list[int]) -> Prediction:
-        tokens = torch.tensor([ids], device=next(model.parameters()).device)
-        with torch.no_grad():
-            held = (
-                model(tokens=tokens, mask=torch.ones_like(tokens).bool())[0].float().log_softmax(-1).exp().cpu()
-            )  # (T, V)
-        held[:, : UNK + 1] = 0.0
-        places = [place for place, id_ in enumerate(ids) if id_ == self.mask_id]
-        whole = list(ids)
-        for place in places:
-            whole[place] = int(held[place].argmax())
-        best = held[places[0]].topk(min(SHOWN, held.size(1)))
-        named = [self.source.text([id_]).strip() for id_ in best.indices.tolist()]
-        ranked = list(zip(named, best.values.tolist(), strict=True))
+    def _part(self, part: str, behind_a_mark: bool) -> list[int]:
+        """The ids of the text between two marks. A mark stands for a sub-word with the blank before it."""
+        if not self._subwords:
+            return self.source.encode(part)
+        ids = self.source.encode(part.strip()) if part.strip() else []
+        if ids and behind_a_mark and not part[0].isspace():  # goes on with the word: the blank that begins one is none
+            rest = self._names[ids[0]].removeprefix(BEGIN)
+            known = rest in self.source
+            ids[:1] = [self._names.index(rest, UNK + 1)] if known else ids[:1] if rest else []
+        return ids
+
+    def _filled(self, text: str, held: Tensor) -> Prediction:
+        """The text with a symbol at each of its M marks; `held` (M, V) are the probabilities there."""
+        parts = text.split(MARK)
+        may = torch.stack([self._may(before, place == 0) for place, before in enumerate(parts[:-1])])  # (M, V)
+        held = held.masked_fill(~may, 0.0)
+        best = held[0].topk(max(1, min(SHOWN, int(may[0].sum()))))
+        rest = [self.source.text([id_]) for id_ in held[1:].argmax(1).tolist()]
+        texts = [
+            "".join(chain.from_iterable(zip(parts, [self.source.text([id_]), *rest, ""], strict=True)))
+            for id_ in best.indices.tolist()
+        ]
+        probabilities = best.values.tolist()
         unknown = self.source.encode_text(text.replace(MARK, " "))[1]
-        output = self.source.text(whole[1:])
-        n_best = [(output, ranked[0][1]), *ranked[1:]]
-        return Prediction(text, output, ranked[0][1], True, unknown, n_best, [probability for _, probability in ranked])
+        n_best = list(zip(texts, probabilities, strict=True))
+        return Prediction(text, texts[0], probabilities[0], True, unknown, n_best, probabilities)
+
+    def _may(self, before: str, first: bool) -> Tensor:
+        """Which symbols fit behind that text, (V,): of sub-words, those that begin a word or those that go on."""
+        if not self._subwords:
+            return self._sayable
+        begins = before[-1].isspace() if before else first
+        return self._sayable & (self._begins == begins)
 
     def save(self, folder: Path) -> None:
         """Writes tokenizer.json."""
