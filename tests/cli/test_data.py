@@ -11,12 +11,13 @@ from qkv.data import catalogue
 def test_list(qkv, words):
     rows = {row["name"]: row for row in qkv.json("data", "list")["data"]}
     assert set(rows) == set(catalogue.CATALOGUE)
-    assert set(rows["words"]) == {"name", "title", "task", "size_mb", "licence"}
+    assert set(rows["words"]) == {"name", "title", "task", "size_mb", "licence", "split", "source"}
     out, err = qkv("data", "list")
     assert err == ""
     assert re.search("^words +seq2seq ", out, re.MULTILINE)
     assert "Invented words" in out
-    assert "licence: none needed" in out
+    for line in ("licence: none needed", f"split: {rows['words']['split']}", f"source: {rows['words']['source']}"):
+        assert line in out
 
 
 def test_get_prints_the_place_and_nothing_else(qkv, words):

@@ -104,6 +104,7 @@ def test_every_entry_says_what_it_is_and_is_pinned():
         assert version in entry.file
         assert entry.title
         assert entry.licence
+        assert entry.split
         assert entry.size_mb == entry.size / 1_000_000
 
 

