@@ -35,6 +35,22 @@ def test_strings_of_a_command_line_become_numbers_and_truth_values():
     assert isinstance(typed(Small, {"lr": 1}, "model").lr, float)
 
 
+@dataclass(frozen=True)
+class Named:
+    file: str = ""
+
+
+@pytest.mark.parametrize(("given", "file"), [("a.csv", "a.csv"), (2024, "2024"), (0.9, "0.9")])
+def test_a_number_is_a_text_where_one_is_expected(given, file):
+    assert typed(Named, {"file": given}, "data") == Named(file)
+
+
+@pytest.mark.parametrize("given", [True, None, ["a"]])
+def test_what_is_no_text_and_no_number_is_refused(given):
+    with pytest.raises(UserError, match=r"data.file: .*string"):
+        typed(Named, {"file": given}, "data")
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

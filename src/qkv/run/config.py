@@ -18,15 +18,19 @@ Config = TypeVar("Config")
 def typed(cls: type[Config], table: Mapping[str, Any], where: str) -> Config:
     """`table` as the frozen dataclass `cls`; strings from a command line become numbers and truth values.
 
+    A number where a text is expected is that text: a file may be called 2024.
+
     Raises UserError naming `where`, the key, and what would be right: for a key that `cls` lacks, for a value of the
     wrong type, and for a value that `cls` itself refuses.
     """
-    names = [f.name for f in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
+    kinds = {f.name: f.type for f in dataclasses.fields(cls)}  # pyright: ignore[reportArgumentType]
+    names = list(kinds)
     for key in table:
         if key not in names:
             raise UserError(f"{where} has no setting {key!r}.{nearest(key, names)} Settings: {', '.join(names)}")
+    texts = {key for key, value in table.items() if kinds[key] in (str, "str") and type(value) in (int, float)}
     try:
-        return TypeAdapter(cls).validate_python(dict(table))
+        return TypeAdapter(cls).validate_python({k: str(v) if k in texts else v for k, v in table.items()})
     except ValidationError as error:
         lines = [_line(where, problem) for problem in error.errors()]
         raise UserError("; ".join(lines)) from None
