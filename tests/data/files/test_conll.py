@@ -71,6 +71,12 @@ def test_a_line_with_a_column_missing_is_named_with_the_zeros_beside(tmp_path):
         read_conll(path)
 
 
+def test_a_table_of_texts_is_told_from_a_file_of_tags(tmp_path):
+    path = write(tmp_path, "text,label\na good film,p\na bad film,n\n").rename(tmp_path / "reviews.csv")
+    with pytest.raises(UserError, match=r"3 columns .*not so in line 1\. .*texts is for --task classification"):
+        read_conll(path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("", "is empty|no words"), ("a\nb\n", "has one column"), ("\n\n", "no words|empty")]
 )

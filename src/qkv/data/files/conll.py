@@ -148,10 +148,13 @@ def _check(path: Path, rows: Sequence[Row], width: int, word: int, tag: int) -> 
     if width < 2:
         raise UserError(f"{path} has one column: a word and its tag are expected on each line, separated by a tab")
     if wrong:
+        is_table = path.suffix.lower() in (".csv", ".jsonl", ".json", ".parquet", ".xlsx")
         zeros = [line for line, cells, _ in rows if cells[-1] == "0"]
         raise UserError(
-            f"{path}: {width} columns are expected, a word and its tag among them; not so in {some(wrong)}"
+            f"{path}: {width} columns are expected, as most lines have, a word and its tag among them; not so in "
+            f"{some(wrong)}"
             + (f". A zero stands where O is meant in {some(zeros)}" if zeros else "")
+            + (". One word a line is a file of tags; a table of texts is for --task classification" * is_table)
         )
     for name, place in (("word", word), ("tag", tag or width)):
         if not 1 <= place <= width:
