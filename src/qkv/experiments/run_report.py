@@ -100,17 +100,21 @@ def _recorded(run: Run, text: str) -> tuple[list[Record], list[str], list[str]]:
 def _alignment(run: Run, text: str) -> Attention | None:
     """All heads of the decoder layer that looks at the source most sharply; None where none looks."""
     seen, output, letters = _recorded(run, text)
-    cross = [one for one in seen if one.path.endswith("cross_attention")]
+    cross: dict[str, list[torch.Tensor]] = {}  # additive attention looks once for each symbol written
+    for one in seen:
+        if one.path.endswith("cross_attention"):
+            cross.setdefault(one.path, []).append(one.weights)
     if not cross:
         return None
-    sharpest = min(cross, key=lambda one: float(_entropy(one.weights)))
+    layers = {path: torch.cat(several, 2)[0] for path, several in cross.items()}  # (H, Tt, Ts)
+    sharpest = min(layers, key=lambda path: float(_entropy(layers[path])))
     return Attention(
         title=f"{text}: {run.task.target.join(output)}",
         rows=[*output, "eos"],
         columns=[*letters, "eos"],
-        weights=sharpest.weights[0],
+        weights=layers[sharpest],
         axes=("symbol being written", "source symbol"),
-        note=f"{sharpest.path}, the layer with the lowest mean entropy for this word",
+        note=f"{sharpest}, the layer with the lowest mean entropy for this word",
     )
 
 
