@@ -177,7 +177,5 @@ def test_what_cannot_be_is_said_and_leaves_nothing(qkv, folder, tmp_path, argume
 
 
 @pytest.mark.parametrize("run", ["reviewed", "tagged"])
-def test_shapes_of_such_runs_are_shown_and_they_are_not_exported(qkv, request, tmp_path, run):
-    made = request.getfixturevalue(run)
-    assert qkv.json("shapes", made, "--text", "the film")["steps"]
-    assert "encoder_decoder" in qkv.refused("export", made, "--to", "onnx", "-o", tmp_path / "out")
+def test_shapes_of_such_runs_are_shown(qkv, request, run):
+    assert qkv.json("shapes", request.getfixturevalue(run), "--text", "the film")["steps"]

@@ -22,8 +22,9 @@ from qkv.errors import UserError
 def command(run: Path, target: str, int8: bool, out: Path, words: str | None, as_json: bool) -> None:
     """Write the run in folder RUN as files for other programs, and check that they say what torch says.
 
-    DIR gets greedy.onnx (source ids in, answers out), encoder.onnx and decoder_step.onnx (for a beam search),
-    symbols.json and caller.py, which answers texts without torch. An earlier export in DIR is replaced.
+    A run from text to text: DIR gets greedy.onnx (source ids in, answers out), encoder.onnx and decoder_step.onnx (for
+    a beam search) and symbols.json. A run that classifies or tags, a baseline too: model.onnx, task.json and
+    tokenizer.json. Both get caller.py, which answers texts without torch. An earlier export in DIR is replaced.
 
     \b
     qkv export runs/demo --to onnx --int8 -o exported

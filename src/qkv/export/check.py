@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import onnxruntime
 import torch
@@ -26,7 +26,9 @@ NEAR_TIE = 1e-4
 """Two logits nearer than this may change places by rounding alone."""
 
 Answer = list[int]
-Answers = Callable[[Sequence[Sequence[int]]], list[Answer]]
+
+S = TypeVar("S")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,22 @@ class Graph:
 
 
 def session(path: Path) -> onnxruntime.InferenceSession:
-    """The graph ready to run on `THREADS` threads, without onnxruntime's remarks."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    """The graph ready to run."""
+    return onnxruntime.InferenceSession(path, options(), providers=["CPUExecutionProvider"])
 
 
-def measured(answer: Answers, sources: Sequence[Sequence[int]]) -> tuple[list[Answer], Speed]:
+def options() -> onnxruntime.SessionOptions:
+    """`THREADS` threads, and none of onnxruntime's remarks."""
+    made = onnxruntime.SessionOptions()
+    made.intra_op_num_threads = THREADS
+    made.log_severity_level = 3
+    return made
+
+
+def measured(answer: Callable[[Sequence[S]], Sequence[A]], sources: Sequence[S]) -> tuple[list[A], Speed]:
     """The answers, and how quickly they came."""
     answer(sources[:BATCH])  # the first run also makes room and plans
-    begun, found = time.perf_counter(), list[Answer]()
+    begun, found = time.perf_counter(), list[A]()
     for start in range(0, len(sources), BATCH):
         found += answer(sources[start : start + BATCH])
     batches = len(sources) / (time.perf_counter() - begun)

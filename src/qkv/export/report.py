@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from qkv.export import place
 from qkv.export.check import THREADS, Agreement, Speed
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One kind of weights: `megabytes` of greedy.onnx (of the run's weights for torch), speed, agreement with torch."""
+    """One kind of weights: `megabytes` of the graph (of the run's weights for torch), speed, agreement with torch."""
 
     megabytes: float
     speed: Speed
@@ -25,6 +28,7 @@ class ExportReport:
 
     files     name to bytes
     figures   "torch", "float32" and, where asked for, "int8"
+    unit      what was compared and counted: words, or texts
     warnings  what a user has to know before using the files
     """
 
@@ -33,8 +37,9 @@ class ExportReport:
     figures: Mapping[str, Figures]
     opset: int
     versions: Mapping[str, str]
-    max_length: int
-    max_source: int | None
+    unit: str = "words"
+    max_length: int | None = None
+    max_source: int | None = None
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -48,7 +53,8 @@ class ExportReport:
 
 def table(report: ExportReport) -> list[str]:
     """One line for each kind of weights: size, speed, agreement with torch."""
-    lines = [f"{'':8} {'MB':>8} {'words/s, 32 at once':>20} {'one at a time':>14}  same words as torch"]
+    heads = f"{report.unit}/s, 32 at once", f"same {report.unit} as torch"
+    lines = [f"{'':8} {'MB':>8} {heads[0]:>20} {'one at a time':>14}  {heads[1]}"]
     for name, one in report.figures.items():
         same = f"{one.agreement.percent:.1f} % of {one.agreement.words:,}" if one.agreement else ""
         lines.append(
@@ -57,22 +63,31 @@ def table(report: ExportReport) -> list[str]:
     return lines
 
 
-def readme(report: ExportReport) -> str:
-    """README.md of an export."""
+def readme(report: ExportReport, about: str) -> str:
+    """README.md of an export; `about` says what is in it."""
     versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
     figures = "\n".join(f"    {line}" for line in table(report))
     warnings = "".join(f"\n**Warning:** {warning}.\n" for warning in report.warnings)
     return f"""# A model in ONNX, opset {report.opset}
 
-`python caller.py TEXT ...` answers texts; it needs onnxruntime and numpy. Made by {versions}.
-
-- `greedy.onnx`: source (batch, time) int64, each row's ids, then eos, then pads; gives target (batch, steps) with
-  eos and pads, length (batch) without them, log_prob (batch). At most {report.max_length} symbols.
-- `encoder.onnx`, `decoder_step.onnx`: the same in two parts, for a beam search. Begin with pasts of length 0;
-  `memory_*` and `source_mask` come from the encoder, `present_*` are the next step's `past_*`.
-- `symbols.json`: symbols by id and how a text is cut. `*.int8.onnx`: weights in 8 bits, where they were asked for.
+{about}
+`*.int8.onnx`, where they were asked for, have weights in 8 bits. Made by {versions}.
 
 Measured with {THREADS} threads on the machine of the export:
 
 {figures}
 {warnings}"""
+
+
+def written(part: Path, report: ExportReport, about: str) -> ExportReport:
+    """The report, its README.md and export.json now in the folder `part`, and with the sizes of what lies there."""
+    (part / "README.md").write_text(readme(report, about), encoding="utf-8")
+    files = {path.name: path.stat().st_size for path in sorted(part.iterdir())}
+    report = replace(report, files=files)
+    (part / place.REPORT).write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
+    return report
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that an export depends on."""
+    return {name: version(name) for name in ("qkv", "torch", "onnx", "onnxruntime")}

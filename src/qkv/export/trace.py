@@ -22,7 +22,7 @@ from qkv.errors import UserError
 from qkv.models.encoder_decoder import EncoderDecoder
 from qkv.models.transformer import DecoderState
 from qkv.nn.blocks import BlockState
-from qkv.nn.positions import Learned, Positions
+from qkv.nn.positions import Embedding, Learned, Positions
 from qkv.nn.state import KeyValues
 
 OPSET = 18
@@ -46,7 +46,8 @@ def names(kind: str, layers: int) -> list[str]:
 
 def trace(model: EncoderDecoder) -> Graphs:
     """Both graphs of a model on the CPU, in eval mode. Raises UserError when torch cannot trace it."""
-    model = _without_limits(model)
+    model = copy.deepcopy(model)
+    without_limits(model)
     layers = len(model.decoder.blocks)
     source = torch.tensor([[4, 5, 6, 7, 2], [4, 5, 2, 0, 0], [4, 2, 0, 0, 0]]).clamp(max=_vocabulary(model) - 1)
     encoder = _Encoder(model)
@@ -56,8 +57,8 @@ def trace(model: EncoderDecoder) -> Graphs:
     free = Dim.DYNAMIC
     kept = [{0: free, 2: free}] * len(memory)
     return Graphs(
-        _exported(encoder, (source,), [{0: free, 1: free}], ["source"], ["source_mask", *memory_names]),
-        _exported(
+        exported(encoder, (source,), [{0: free, 1: free}], ["source"], ["source_mask", *memory_names]),
+        exported(
             _Step(model), (torch.tensor([1, 4, 5]).clamp(max=_vocabulary(model) - 1), mask, memory, past),
             [{0: free}, {0: free, 1: free}, kept, kept],
             ["token", "source_mask", *memory_names, *past_names], ["logits", *names("present", layers)],
@@ -100,12 +101,11 @@ class _Table(Positions):
         return x + self.table(pos)
 
 
-def _without_limits(model: EncoderDecoder) -> EncoderDecoder:
-    model = copy.deepcopy(model)
-    for stack in (model.encoder, model.decoder):
-        if isinstance(stack.embedding.positions, Learned):
-            stack.embedding.positions = _Table(stack.embedding.positions.table)
-    return model
+def without_limits(model: nn.Module) -> None:
+    """Changes learned positions of a model, in place, into such as a graph can hold."""
+    for module in model.modules():
+        if isinstance(module, Embedding) and isinstance(module.positions, Learned):
+            module.positions = _Table(module.positions.table)
 
 
 def _vocabulary(model: EncoderDecoder) -> int:
@@ -120,9 +120,8 @@ def _pairs(flat: list[Tensor]) -> list[KeyValues]:
     return [KeyValues(keys, values) for keys, values in zip(flat[::2], flat[1::2], strict=True)]
 
 
-def _exported(
-    module: nn.Module, example: tuple, shapes: list, inputs: list[str], outputs: list[str]
-) -> onnx.ModelProto:
+def exported(module: nn.Module, example: tuple, shapes: list, inputs: list[str], outputs: list[str]) -> onnx.ModelProto:
+    """The graph of a module, without torch's notes. Raises UserError when torch cannot trace it."""
     try:
         # With gradients on, a cache is concatenated and never written into: only that can be a graph.
         with _quiet(), torch.enable_grad():
@@ -154,13 +153,18 @@ def _tidy(graph: onnx.GraphProto) -> None:
     del graph.value_info[:]
     for node in graph.node:
         del node.metadata_props[:]  # where in which file each node comes from: most of a small graph's size
+    time = {
+        "source": "source_time", "memory": "source_time", "past": "past_time", "present": "present_time",
+        "tokens": "time", "segments": "time",
+    }  # fmt: skip
     for value in (*graph.input, *graph.output):
         kind = value.name.split("_")[0]
-        time = {"source": "source_time", "memory": "source_time", "past": "past_time", "present": "present_time"}
         dims = value.type.tensor_type.shape.dim
         dims[0].dim_param = "batch"
         if kind in time:
-            dims[1 if kind == "source" else 2].dim_param = time[kind]
+            dims[2 if len(dims) == 4 else 1].dim_param = time[kind]
+        elif len(dims) == 3:  # logits of each token
+            dims[1].dim_param = "time"
 
 
 @contextmanager

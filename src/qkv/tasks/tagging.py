@@ -165,7 +165,7 @@ class Tagging:
         windows = [self._windows(pieces, [0] * len(pieces)) for pieces in cut]
         flat = [(place, item) for place, several in enumerate(windows) for item in several]
         log_probs = [np.zeros((len(words), len(self.labels)), np.float32) for words in sentences]
-        room = [np.full(len(words), -1) for words in sentences]
+        known = [np.full(len(words), -len(words)) for words in sentences]
         device = next(model.parameters()).device
         for rows in length_batches(self.lengths([item for _, item in flat]), BATCH_TOKENS, 0, 0, shuffle=False):
             batch = self.collate([flat[row][1] for row in rows]).to(device)
@@ -176,9 +176,10 @@ class Tagging:
                 count = len(item.begins)
                 edge = np.minimum(np.arange(count) + (item.first == 0) * 10**9, np.arange(count)[::-1])
                 where = slice(item.first, item.first + count)
-                better = edge > room[place][where]
+                rank = edge * len(cut[place]) - item.first  # of two windows alike the first one, in whatever order
+                better = rank > known[place][where]
                 log_probs[place][where][better] = one[item.begins].numpy()[better]
-                room[place][where][better] = edge[better]
+                known[place][where][better] = rank[better]
             if advance:
                 advance(len({flat[row][0] for row in rows}))
         first = [len(several[0].begins) for several in windows]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from qkv.errors import UserError
-from qkv.export import check, onnx
+from qkv.export import check, pairs
 from qkv.export.check import Speed
 from qkv.export.onnx import export_run
 from qkv.run.run import load
@@ -122,7 +122,7 @@ def test_what_cannot_be_exported_is_refused_before_any_work(trained, tmp_path, m
     def never(*_):
         raise AssertionError("traced")
 
-    monkeypatch.setattr(onnx, "trace", never)
+    monkeypatch.setattr(pairs, "trace", never)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(UserError, match="mine exists and is not an export"):
@@ -141,14 +141,14 @@ def test_what_cannot_be_exported_is_refused_before_any_work(trained, tmp_path, m
 def test_the_end_of_learned_positions_is_the_end_of_answers_and_is_said(trained, random_model, tmp_path):
     long = Seq2Seq(replace(trained.task.config, max_length=600), trained.task.source, trained.task.target)
     run = replace(trained, model=random_model(**trained.task.sizes, positions="learned"), task=long)
-    made = onnx._Export(run, run.model, tmp_path / "out", tmp_path)
+    made = pairs.PairExport(run, run.model, tmp_path / "out", tmp_path)
     assert (made.max_source, made.max_length) == (512, 512)
     assert made.warnings == [
         "answers are cut at 512 symbols, where the learned positions end; the run allows 600"
     ]  # fmt: skip
     assert made._words(["baba", "b" * 511, "b" * 512, ""], given=True) == ["baba", "b" * 511]
     assert made.warnings[1:] == ["2 of 4 words were not compared: empty, too long for the model, or beyond 1000"]
-    with pytest.raises(UserError, match="only runs of the model encoder_decoder are exported yet, and .* holds a "):
+    with pytest.raises(UserError, match="holds encoder_decoder for the task seq2seq, which cannot be exported"):
         export_run(replace(trained, model=nn.Linear(2, 2)), tmp_path / "out")
 
 
