@@ -14,7 +14,7 @@ from qkv.data.files.encoding import read
 from qkv.data.files.reading import FileConfig
 from qkv.errors import UserError
 
-ENOUGH = 4_000_000
+ENOUGH = 1_000_000
 """Bytes of a text file that tell what the rest is like."""
 
 _CONFIGS = {

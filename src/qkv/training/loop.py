@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from qkv.data.batches import length_batches
@@ -86,7 +85,7 @@ class Loop:
         self.precision, self.steps = precision, steps
         self.device = next(model.parameters()).device
         self.together = together or Processes(self.device)
-        self.sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+        self.sharded = any(memory.is_cut(parameter) for parameter in model.parameters())
         self._trained: nn.Module = model
         if self.together.count > 1 and not self.sharded:
             self._trained = DistributedDataParallel(model)
@@ -119,7 +118,7 @@ class Loop:
         own = sum(self._backward(batch, n_targets, batch is group[-1]) for batch in group)
         (loss,) = self.together.summed(own)
         total = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
+        norm = float(memory.whole(total))
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise self._not_finite(f"step {self.progressed.step + 1}", group, before, loss)
         if self.config.clip:

@@ -10,9 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
 from qkv.errors import UserError
@@ -63,6 +60,10 @@ def shard(model: nn.Module, together: Processes) -> None:
 
 def cut(model: nn.Module, device: torch.device, count: int) -> None:
     """Cuts the weights of `model` among all `count` processes, which are connected."""
+    # Here and not above: it takes half a second, which every start of a training would wait for.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     # It warns of logits changed in place, which nothing here does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (count,))
@@ -76,8 +77,9 @@ def cut(model: nn.Module, device: torch.device, count: int) -> None:
 def cut_again(model: nn.Module) -> None:
     """Drops the whole weights that a cut model still holds from its last evaluation, for its own have changed."""
     for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
+        reshard = getattr(module, "reshard", None)
+        if reshard is not None:
+            reshard()
 
 
 def whole(state: Any) -> Any:
@@ -86,16 +88,23 @@ def whole(state: Any) -> Any:
         return {key: whole(value) for key, value in state.items()}
     if isinstance(state, list | tuple):
         return [whole(value) for value in state]
-    if isinstance(state, DTensor):
+    if is_cut(state):
         return state.full_tensor().cpu()
     return state.detach().cpu() if isinstance(state, Tensor) else state
 
 
 def part_of(tensor: Any, like: Any) -> Any:
     """`tensor` cut as `like` is, where it is cut and of that shape; else as it is."""
-    if isinstance(like, DTensor) and isinstance(tensor, Tensor) and tensor.shape == like.shape:
+    if is_cut(like) and isinstance(tensor, Tensor) and tensor.shape == like.shape:
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
     return tensor
+
+
+def is_cut(tensor: Any) -> bool:
+    """Whether it is a tensor of which this process has a part. Torch's class for that takes long to import."""
+    return isinstance(tensor, Tensor) and hasattr(tensor, "full_tensor")
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor]) -> None:
