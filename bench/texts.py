@@ -1,5 +1,7 @@
 """Every architecture on one data set of texts, for equal minutes: python -m bench.texts DATA [DATA ...] [--minutes 2].
 
+DATA is a name of the catalogue, an option of it behind a colon: zh-people-daily:layer=ner.
+
 Each model is a run under bench/.cache/texts and is not trained again when it is finished; the table is written to
 bench/results/texts-DATA.json. Settings are the defaults of `qkv train`; the n-gram baseline is fitted, not timed.
 """
@@ -27,9 +29,18 @@ def models_for(task: str) -> list[str]:
     return [entry.name for entry in sorted(found, key=lambda entry: not entry.fitted)]
 
 
+def parsed(data: str) -> tuple[str, str, dict[str, str]]:
+    """Of DATA: the catalogue's name, what its files are called, and the settings."""
+    name, _, option = data.partition(":")
+    key, _, value = option.partition("=")
+    return name, f"{name}-{value}" if value else name, {f"data.{key}": value} if value else {}
+
+
 def trained(data: str, model: str, minutes: float, folder: Path) -> dict[str, Any]:
     """One row of the table: the test figures of a run of that model, which is trained if it is not there."""
-    run = train(data, model, minutes=minutes, out=folder / f"{data}-{model}-{minutes:g}", listeners=[], allow_unk=True)
+    name, label, settings = parsed(data)
+    out = folder / f"{label}-{model}-{minutes:g}"
+    run = train(name, model, minutes=minutes, out=out, listeners=[], allow_unk=True, **settings)
     end = run.events()[-1]
     return {
         "model": model, "parameters": sum(p.numel() for p in run.model.parameters()), "seconds": end["seconds"],
@@ -41,11 +52,12 @@ def trained(data: str, model: str, minutes: float, folder: Path) -> dict[str, An
 
 def table(data: str, minutes: float, out: Path, only: str) -> None:
     """Trains what is missing, writes the JSON and prints the table, best first."""
-    task = catalogue.entry(data).task
+    name, label, _ = parsed(data)
+    task = catalogue.entry(name).task
     rows = []
     for model in only.split(",") if only else models_for(task):
         rows.append(trained(data, model, minutes, common.CACHE / "texts"))
-        common.write_json(out / f"texts-{data}.json", _result(data, minutes, rows))
+        common.write_json(out / f"texts-{label}.json", _result(data, minutes, rows))
     figures = [name for name in FIGURES[task] if name in rows[0]["test"]]
     best = sorted(rows, key=lambda row: -row["test"][figures[0]])
     shown = [
@@ -58,21 +70,23 @@ def table(data: str, minutes: float, out: Path, only: str) -> None:
     majority = rows[0]["test"].get("majority")
     if majority is not None:
         shown.append(["most frequent label", f"{majority:.1f}", *[""] * (len(figures) + 2)])
-    columns = [f"{data}, test", *(METRICS[name].short for name in figures), "parameters", "minutes", "steps"]
+    columns = [f"{label}, test", *(METRICS[name].short for name in figures), "parameters", "minutes", "steps"]
     notes = [f"{rows[0]['test_examples']:,} test examples, one seed; {common.machine()['threads']} threads"]
     common.show(f"{task}: {minutes:g} minutes of training each, default settings", columns, shown, notes)
 
 
 def _result(data: str, minutes: float, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    name, label, settings = parsed(data)
     return {
-        "name": f"texts-{data}", "data": data, "source": catalogue.entry(data).source, "minutes": minutes,
+        "name": f"texts-{label}", "data": name, "settings": settings, "source": catalogue.entry(name).source,
+        "minutes": minutes,
         "machine": common.machine(), "versions": common.versions(), "rows": rows,
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+", help="names of the catalogue")
+    parser.add_argument("data", nargs="+", help="names of the catalogue, as NAME or NAME:OPTION=VALUE")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--models", default="", help="of them only these, separated by commas")
     parser.add_argument("--out", type=Path, default=common.RESULTS)

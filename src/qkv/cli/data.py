@@ -40,9 +40,18 @@ def list_all(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def get(name: str, as_json: bool) -> None:
-    """Fetch a data set into the cache, verified, and print where it is."""
-    from qkv.data import catalogue
+    """Fetch a data set into the cache and print where it is: a name of `qkv data list`, verified, or hf:OWNER/NAME."""
+    from qkv.data import catalogue, hub, parts
 
+    if hub.is_reference(name):
+        found = parts.in_folder(name)
+        if as_json:
+            paths = {part: str(hub.local(file)) for part, file in found.items()}
+            print_json({"name": name, "files": found, "paths": paths})
+            return
+        for one in found.values():
+            click.echo(hub.local(one))
+        return
     with download_bar() as progress:
         path = catalogue.get(name, progress)
     if as_json:
@@ -57,12 +66,12 @@ def get(name: str, as_json: bool) -> None:
 def show(ctx: click.Context, as_json: bool) -> None:
     """Describe a file or a data set, before anything is trained: qkv data show FILE, qkv data show NAME.
 
-    Of a file: encoding, columns, rows, what will be left out and why, lengths, duplicates, labels or rare symbols and
-    their look-alikes, and the command that trains on it. It takes the same settings as `qkv train`: --data.source
-    COLUMN --data.symbols spaces, or two text files with --data.source FILE --data.target FILE. Where the guess is
-    wrong, --task classification, tagging, masked_lm or seq2seq says what the file is for, --data.separator ";",
-    --data.header true and --data.encoding cp1252 how it is read, and --data.variants auto splits cells with several
-    targets. Options of a data set go by name too: qkv data show cmudict --stress true.
+    Of a file, a folder, or hf:OWNER/NAME: encoding, columns, rows, what will be left out and why, lengths, duplicates,
+    labels or rare symbols and their look-alikes, and the command that trains on it. It takes the same settings as
+    `qkv train`: --data.source COLUMN --data.symbols spaces, or two text files with --data.source FILE --data.target
+    FILE. Where the guess is wrong, --task classification, tagging, masked_lm or seq2seq says what the file is for,
+    --data.separator ";", --data.header true and --data.encoding cp1252 how it is read, and --data.variants auto splits
+    cells with several targets. Options of a data set go by name too: qkv data show cmudict --stress true.
     """
     from qkv.data import catalogue, sources
     from qkv.run.config import typed

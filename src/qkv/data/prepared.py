@@ -9,6 +9,7 @@ from typing import Any
 
 from qkv.data import kept, pair_data
 from qkv.data.compact import Examples
+from qkv.data.files.encoding import local
 from qkv.data.pair_data import PairConfig
 from qkv.data.pairs import Pairs, SymbolKind
 
@@ -44,7 +45,7 @@ def _key(config: PairConfig) -> str:
     try:
         # Any setting that happens to name a file counts with its content, so that none is forgotten here.
         named = {*needed, *(value for value in settings.values() if isinstance(value, str))}
-        content = {name: _sha256(Path(name)) for name in sorted(named - {""}) if Path(name).is_file()}
+        content = {name: _sha256(path) for name in sorted(named - {""}) if (path := local(name)).is_file()}
     except OSError:
         return ""
     return kept.key("pairs", settings, content) if all(name in content for name in needed if name) else ""

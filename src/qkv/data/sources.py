@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qkv.data import catalogue, fetch, guess, label_data, line_data, pair_data, prepared, tag_data
+from qkv.data import catalogue, fetch, guess, hub, label_data, line_data, pair_data, parts, prepared, tag_data
 from qkv.data.pairs import Pairs
 from qkv.data.texts import Texts
 from qkv.errors import UserError, nearest
@@ -74,12 +74,16 @@ def data_of(table: Mapping[str, Any], progress: fetch.Progress | None = None) ->
 
 
 def table_of(data: str, task: str | None = None, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The [data] table that a word stands for: a name of the catalogue, or a file to train on.
+    """The [data] table that a word stands for: a name of the catalogue, a file to train on, a folder or hf:OWNER/NAME.
 
     What a file is for is said by `task`, else by the columns that `settings` name, else by what is in it.
     """
     if data in catalogue.CATALOGUE or data in _READERS:
         return {"name": data}
+    if hub.is_reference(data) or Path(data).is_dir():
+        found = parts.in_folder(data)
+        name = OWN[task] if task in OWN else guess.own_name(found["train"], settings or {})
+        return {"name": name, **found}
     if Path(data).suffix or Path(data).exists():
         return {"name": OWN[task] if task in OWN else guess.own_name(data, settings or {}), "train": data}
     return {"name": data}

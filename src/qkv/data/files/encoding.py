@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from qkv.data import hub
 from qkv.errors import UserError, nearest
 
 ODD = {
@@ -41,8 +42,11 @@ class Decoded:
 
 
 def read(path: str | Path) -> bytes:
-    """The bytes of a file. Raises UserError for one that is missing, a folder, empty, or not allowed to be read."""
-    path = Path(path)
+    """The bytes of a file, which may be one of a hub (see `qkv.data.hub`).
+
+    Raises UserError for one that is missing, a folder, empty, or not allowed to be read.
+    """
+    path = local(path)
     if path.is_dir():
         raise UserError(f"{path} is a folder: give a file")
     try:
@@ -59,6 +63,11 @@ def read(path: str | Path) -> bytes:
         if raw.startswith(start):
             raise UserError(f"{path} is {what}")
     return raw
+
+
+def local(path: str | Path) -> Path:
+    """Where a file lies on this machine: of a hub, in the cache."""
+    return hub.local(path) if hub.is_reference(path) else Path(path)
 
 
 def decode(raw: bytes, path: str | Path, encoding: str | None = None) -> Decoded:

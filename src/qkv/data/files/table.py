@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qkv.data.files import columnar, jsonl, lexicon
 from qkv.data.files.delimited import SEPARATORS, Row, guess_separator, records
-from qkv.data.files.encoding import decode, lines, odd_characters, read, some
+from qkv.data.files.encoding import decode, lines, local, odd_characters, read, some
 from qkv.data.files.gap import missing_line
 from qkv.data.files.header import OUTER, looks_like_header
 from qkv.errors import UserError, nearest
@@ -61,7 +61,7 @@ def read_table(
     digest, suffix = hashlib.sha256(raw).hexdigest(), path.suffix.lower()
     if suffix in (".parquet", ".xlsx") or raw[:4] in (b"PAR1", b"PK\x03\x04"):
         form = "parquet" if suffix == ".parquet" or raw[:4] == b"PAR1" else "xlsx"
-        columns, rows, notes = columnar.read(path, form, header)
+        columns, rows, notes = columnar.read(local(path), form, header)
         asked = {"encoding": encoding, "separator": chosen, "header": header if form == "parquet" else None}
         table = Table(path.name, form, columns, rows, digest, header=bool(columns), notes=notes + _unused(form, asked))
         return _with_rows(table, path)
