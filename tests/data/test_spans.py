@@ -12,6 +12,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from qkv.data.spans import (
     Span,
     allowed,
+    as_bio,
     best_sequence,
     entity_counts,
     scheme_of,
@@ -94,6 +95,21 @@ def test_the_best_sequence_is_the_best_of_all_that_can_be(tags, length):
         assert best_sequence(log_probs, rules) == list(best)
 
 
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("I-A I-A O I-B B-B I-B", "B-A I-A O B-B B-B I-B"),
+        ("B-A I-B I-B", "B-A B-B I-B"),
+        ("B-A I-A O", "B-A I-A O"),
+        ("S-A O B-A E-A", "S-A O B-A E-A"),
+        ("NN VB", "NN VB"),
+    ],
+)
+def test_entities_stay_the_same_with_b_in_front(tags, expected):
+    assert as_bio(tags.split()) == tuple(expected.split())
+    assert spans(tags.split()) == spans(expected.split())
+
+
 def test_rules_of_bio_and_bioes():
     def follows(tags, a, b):
         return bool(allowed(tags)[1][tags.index(a), tags.index(b)])
@@ -109,9 +125,11 @@ def test_rules_of_bio_and_bioes():
 
 
 def test_schemes_and_counts():
-    assert scheme_of(BIO) == "BIO"
-    assert scheme_of(TAGS) == "BIOES"
-    assert scheme_of(["NN", "VB"]) == "plain"
+    assert scheme_of([["B-PER", "I-PER", "O"]]) == "BIO"
+    assert scheme_of([["I-PER", "I-PER", "B-PER", "O"], ["I-LOC", "I-PER"]]) == "IOB1"
+    assert scheme_of([["I-PER", "O"], ["B-PER", "O"]]) == "BIO"
+    assert scheme_of([["S-PER", "O"]]) == "BIOES"
+    assert scheme_of([["NN", "VB"]]) == "plain"
     assert not tags_entities(["O", "NN"])
     assert not tags_entities(["O"])
     assert entity_counts([["B-PER", "I-PER", "O"], ["B-LOC", "B-LOC"]]) == {"LOC": 2, "PER": 1}

@@ -55,6 +55,22 @@ def test_a_zero_is_an_o_where_entities_are_marked_and_a_tag_elsewhere(tmp_path):
     assert plain.labels == ("0", "1")
 
 
+def test_iob1_becomes_bio_and_is_said(tmp_path):
+    old = [block.replace("B-", "I-") for block in sentences()]
+    old[0] = "Ana I-PER\nBo B-PER\nLee I-PER\nleft O\nLima I-LOC\n"
+    file = write(tmp_path, old)
+    data = texts_of(TagConfig(train=file))
+    assert data.labels == ("B-LOC", "B-PER", "I-PER", "O")
+    assert any("72 entities begin with I- (its tags are IOB1): read as B-, lines 1, " in note for note in data.notes)
+    found = {one.words: one.tags for several in data.splits.values() for one in several}
+    assert found["Ana", "Bo", "Lee", "left", "Lima"] == ("B-PER", "B-PER", "I-PER", "O", "B-LOC")
+    assert tag_report(TagConfig(train=file))["scheme"] == "IOB1"
+    slips = sentences()
+    slips[5] = slips[5].replace("B-PER", "I-PER")
+    data = texts_of(TagConfig(train=write(tmp_path, slips)))
+    assert any("1 entities begin with I- (I- without B-): read as B-, line " in note for note in data.notes)
+
+
 def test_a_tag_that_only_dev_has_is_refused_with_its_line(tmp_path):
     train = write(tmp_path, sentences())
     dev = write(tmp_path, ["Ana B-PER\n\nOslo B-LOK\n"], "dev.conll")
@@ -80,7 +96,12 @@ def test_given_parts_are_used_as_they_are(tmp_path):
 
 @pytest.mark.parametrize(
     ("tags", "scheme"),
-    [(("I-PER", "I-PER", "O"), "BIO"), (("B-PER", "E-PER", "O"), "BIOES"), (("NN", "VB", "."), "plain")],
+    [
+        (("B-PER", "I-PER", "O"), "BIO"),
+        (("I-PER", "I-PER", "O"), "IOB1"),
+        (("B-PER", "E-PER", "O"), "BIOES"),
+        (("NN", "VB", "."), "plain"),
+    ],
 )
 def test_the_report_counts_entities_in_every_scheme(tmp_path, tags, scheme):
     blocks = [f"a{n} {tags[0]}\nb {tags[1]}\nc {tags[2]}\n" for n in range(30)]

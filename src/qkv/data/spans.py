@@ -49,12 +49,30 @@ def spans(tags: Sequence[str]) -> list[Span]:
     return found
 
 
-def scheme_of(tags: Iterable[str]) -> str:
-    """BIO, BIOES, or "plain" for tags that mark no entities, such as parts of speech."""
-    known = set(tags)
+def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
+    """BIO, IOB1 (B only where an entity follows another of its type), BIOES, or "plain" where tags mark no entities."""
+    several = list(sentences)
+    known = {tag for tags in several for tag in tags}
     if not tags_entities(sorted(known)):
         return "plain"
-    return "BIOES" if any(tag[:2] in ("E-", "S-", "L-", "U-") for tag in known) else "BIO"
+    if any(tag[:2] in ("E-", "S-", "L-", "U-") for tag in known):
+        return "BIOES"
+    opened = Counter(_opened(tags, one) for tags in several for one in spans(tags))
+    return "IOB1" if opened["I"] and not opened["B"] else "BIO"
+
+
+def _opened(tags: Sequence[str], span: Span) -> str:
+    """I, B, or "needed" for a B that parts an entity from one of its type."""
+    needed = span.start > 0 and tags[span.start - 1][2:] == span.kind
+    return "needed" if needed else tags[span.start][0]
+
+
+def as_bio(tags: Sequence[str]) -> tuple[str, ...]:
+    """The same entities with B in front of each; tags of BIOES, and such as mark none, are left as they are."""
+    if any(tag[:2] not in ("B-", "I-") and tag != "O" for tag in tags):
+        return tuple(tags)
+    opens = {span.start for span in spans(tags)}
+    return tuple(f"B{tag[1:]}" if place in opens else tag for place, tag in enumerate(tags))
 
 
 def entity_counts(sentences: Iterable[Sequence[str]]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from qkv.data.files.encoding import some
 from qkv.data.files.reading import FileConfig
 from qkv.data.pair_data import shares_of
 from qkv.data.segment import normalise
-from qkv.data.spans import entity_counts, scheme_of
+from qkv.data.spans import as_bio, entity_counts, scheme_of
 from qkv.data.texts import Tagged, Texts
 from qkv.errors import UserError, nearest
 
@@ -55,8 +55,8 @@ def texts_of(config: TagConfig) -> Texts:
     """Reads, counts and splits. Raises UserError naming file and line for what cannot be used."""
     files = _files(config)
     notes = [f"{one.name}: {note}" for one in files.values() for note in one.notes]
-    sentences = {part: _clean(config, one) for part, one in files.items()}
-    notes += _zeros(files["train"], sentences)
+    sentences = {part: cleaned(config.normalise, one) for part, one in files.items()}
+    notes += [note for part, one in files.items() for note in _rewritten(one, sentences[part])]
     _refuse_tags(files, sentences)
     parts, more = _complete(config, sentences, files["train"].documents)
     tags = tuple(sorted({tag for one in parts["train"] for tag in one.tags}))
@@ -82,7 +82,7 @@ def tag_report(config: TagConfig) -> dict[str, Any]:
         data = texts_of(config)
     except UserError as error:
         problem = str(error)
-    every = [one for conll in files.values() for one in _clean(config, conll)]
+    every = [one for conll in files.values() for one in cleaned(config.normalise, conll)]
     tags = Counter(tag for one in every for tag in one.tags)
     return {
         "files": {part: {"name": one.name, "form": "conll", "encoding": one.encoding, "columns": one.columns}
@@ -93,7 +93,7 @@ def tag_report(config: TagConfig) -> dict[str, Any]:
         "documents": sum(one.documents for one in files.values()),
         "longest": max(len(one.words) for one in every),
         "tags": dict(tags.most_common()),
-        "scheme": scheme_of(tags),
+        "scheme": scheme_of(one.tags for conll in files.values() for one in conll.sentences),
         "entities": entity_counts(one.tags for one in every),
         "notes": data.notes if data else [note for one in files.values() for note in one.notes],
         "problem": problem,
@@ -109,26 +109,35 @@ def _files(config: TagConfig) -> dict[str, Conll]:
     return {part: read_conll(file, **how) for part, file in files.items() if file}
 
 
-def _clean(config: TagConfig, conll: Conll) -> list[Sentence]:
-    """Words normalised; 0 read as O where the tags mark entities, whose typists mean it so."""
+def cleaned(form: str, conll: Conll) -> list[Sentence]:
+    """Words in a normal form; where tags mark entities, 0 is O, as its typists mean it, and IOB1 becomes BIO."""
     entities = any(tag[:2] in ("B-", "I-") for one in conll.sentences for tag in one.tags)
     return [
         replace(
             one,
-            words=tuple(normalise(word, config.normalise) for word in one.words),
-            tags=tuple("O" if tag == "0" and entities else tag for tag in one.tags),
+            words=tuple(normalise(word, form) for word in one.words),
+            tags=as_bio(_with_o(one.tags)) if entities else one.tags,
         )
         for one in conll.sentences
     ]
 
 
-def _zeros(conll: Conll, sentences: Mapping[str, Sequence[Sentence]]) -> list[str]:
-    lines = [
-        one.line + place
-        for one, cleaned in zip(conll.sentences, sentences["train"], strict=True)
-        for place, (tag, clean) in enumerate(zip(one.tags, cleaned.tags, strict=True)) if tag != clean
+def _with_o(tags: Sequence[str]) -> tuple[str, ...]:
+    return tuple("O" if tag == "0" else tag for tag in tags)
+
+
+def _rewritten(conll: Conll, sentences: Sequence[Sentence]) -> list[str]:
+    changed = [
+        (one.line + place, tag)
+        for one, clean in zip(conll.sentences, sentences, strict=True)
+        for place, (tag, now) in enumerate(zip(one.tags, clean.tags, strict=True)) if tag != now
     ]  # fmt: skip
-    return [f"{conll.name}: 0 is read as O in {some(lines)}."] if lines else []
+    zeros, opened = ([line for line, tag in changed if (tag == "0") == zero] for zero in (True, False))
+    notes = [f"{conll.name}: 0 is read as O in {some(zeros)}."] if zeros else []
+    if opened:
+        scheme = "its tags are IOB1" if scheme_of(one.tags for one in conll.sentences) == "IOB1" else "I- without B-"
+        notes.append(f"{conll.name}: {len(opened):,} entities begin with I- ({scheme}): read as B-, {some(opened)}.")
+    return notes
 
 
 def _refuse_tags(files: Mapping[str, Conll], sentences: Mapping[str, Sequence[Sentence]]) -> None:

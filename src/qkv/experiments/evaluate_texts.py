@@ -13,6 +13,7 @@ from qkv.data.files.encoding import decode, lines, read
 from qkv.data.files.reading import FileConfig
 from qkv.data.label_data import LabelConfig, rows_of
 from qkv.data.segment import normalise
+from qkv.data.tag_data import cleaned
 from qkv.data.texts import Labelled, Tagged
 from qkv.errors import UserError, nearest
 from qkv.experiments.evaluate import Given, Slice
@@ -76,10 +77,9 @@ def _fitting(config: LabelConfig) -> LabelConfig:
 
 def _tagged(run: Run, file: str, columns: dict[str, int], asked: dict[str, Any]) -> Given:
     found = read_conll(file, **columns, encoding=asked.get("encoding") or None)
-    tags = [(one.line + place, tag) for one in found.sentences for place, tag in enumerate(one.tags)]
-    _refuse(run, tags, file)
-    form = asked.get("normalise", "none")
-    examples = [Tagged(tuple(normalise(word, form) for word in one.words), one.tags) for one in found.sentences]
+    sentences = cleaned(asked.get("normalise", "none"), found)
+    _refuse(run, [(one.line + place, tag) for one in sentences for place, tag in enumerate(one.tags)], file)
+    examples = [Tagged(one.words, one.tags) for one in sentences]
     return Given(found.name, examples, notes=found.notes)
 
 
