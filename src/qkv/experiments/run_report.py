@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from qkv.data import sources
 from qkv.data.pairs import Example as Pair
 from qkv.data.pairs import spread
+from qkv.errors import UserError
 from qkv.experiments.report import Attention, Curve, Example, Metric, NextStep, PositionTable, Summary, write_report
 from qkv.experiments.text_report import inputs_of_text, report_texts
 from qkv.inspection import figures
@@ -22,6 +24,9 @@ from qkv.tasks.seq2seq import Seq2Seq
 
 SENTENCE = "the-cat-sat-on-the-mat"
 WORDS = ("transformer", "attention", "knowledge", "through", "phoenix", "queue")
+LONGEST = 24
+"""Symbols of a text of the run's own that is drawn: more cannot be read in a picture."""
+
 LEADS = {"encoder_decoder": "A full Transformer"}
 LABELS = {
     "wer": ("WER", "words that match no pronunciation in the dictionary"),
@@ -45,7 +50,7 @@ def report_run(
     """
     if not isinstance(run.task, Seq2Seq):
         return report_texts(run)
-    words = [w for w in WORDS if all(symbol in run.task.source for symbol in run.task.source.split(w))]
+    words = _words(run)
     right, wrong = _right_and_wrong(run, test)
     alignments = [one for word in words if (one := _alignment(run, word)) is not None]
     page = write_report(
@@ -67,6 +72,19 @@ def report_run(
     if alignments:
         _picture(alignments[0], page.parent / "alignment.png")
     return page
+
+
+def _words(run: Run) -> list[str]:
+    """Texts to look at: the usual words that the run can read, else three short ones of its own test data."""
+    words = [w for w in WORDS if all(symbol in run.task.source for symbol in run.task.source.split(w))]
+    if words:
+        return words
+    try:
+        data = sources.data_of(run.config.get("data", {}))
+    except UserError:  # moved away since
+        return []
+    short = [one.source for one in data.test if len(run.task.source.split(one.source)) <= LONGEST]
+    return spread(short, 3)
 
 
 def _picture(one: Attention, path: Path) -> None:
