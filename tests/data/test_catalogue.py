@@ -89,7 +89,7 @@ def test_tagged_words_of_a_file_in_the_cache_are_shown_without_a_network(monkeyp
     assert shown.exit_code == 0
     for line in (f"licence: {found.licence}", f"source: {found.source}", "options: layer ner"):
         assert line in shown.output.splitlines()
-    assert "Split by a hash of the line: 1/10 test, 1/10 dev" in shown.output
+    assert "split: by a hash of the line's letters: 1/10 test, 1/10 dev" in shown.output
     assert re.search(r"^  [甲乙丙丁戊己庚辛壬癸]/B-PER (\w/I-PER )*在/O 北/B-LOC 京/I-LOC$", shown.output, re.MULTILINE)
 
 
